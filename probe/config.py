@@ -90,6 +90,7 @@ class EncoderConfig:
     weights: str
     weights_seed: int
     lower_case: bool | None = None  # null: as in the tokenizer's files
+    max_pieces: int | None = None  # null: as many as model and tokenizer state
 
     __hash__ = _hash_of_values
 
@@ -248,6 +249,7 @@ CHECKS: dict[str, Check] = {
     "data.control": SEED,
     "encoder.weights": _among("pretrained", "random"),
     "encoder.weights_seed": SEED,
+    "encoder.max_pieces": _from(1),
     "features.context": _among("sentence", "document"),
     "features.subword": _among("first", "last", "mean", "sum", "max", "cls"),
     "features.sentence": _among("mean", "max", "first", "last"),

@@ -25,6 +25,7 @@ from probe.config import (
     unknown_setting,
     unknown_word,
 )
+from probe.encoders.checkpoint import local_folder
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
 from probe.system.format import reason_of
@@ -199,6 +200,8 @@ def _num_layers(job: Sequence[Override]) -> int:
     typed: list[Any] = [override.value() for override in job if _name(override) == "encoder.num_layers"]
     number: int | None = typed[0] if typed else encoder.num_layers or _layers_in_folder(encoder.path)
     if number is None:
+        if encoder.path is not None:
+            local_folder(encoder.path)  # refuses what is no encoder's folder
         raise UserError(
             f"This sweep counts the layers of its encoder, and those of {encoder.path or encoder.name} are not known. "
             "Type encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."

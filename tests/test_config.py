@@ -51,7 +51,7 @@ def test_each_layer_is_every_single_layer_of_the_encoder_asked_for():
 
 def test_a_sweep_over_layers_must_know_their_number():
     own = ["+sweep=each_layer", "encoder=minilm_l6", "encoder.path=DIR", "seed=1"]
-    with pytest.raises(UserError, match=r"encoder\.num_layers=N"):
+    with pytest.raises(UserError, match=r"encoder\.path=DIR"):  # there is no such folder
         configs_of(own)
     configs, _ = configs_of([*own, "encoder.num_layers=3"])
     assert [cfg.layers.indices for cfg in configs] == list(range(-3, 1))
@@ -72,9 +72,9 @@ def test_each_layer_of_several_encoders_counts_those_of_each(tmp_path: Path):
         for asked, number in zip(by_encoder.values(), numbers, strict=True):
             assert sorted(asked) == [(seed, k) for seed in (1, 2) for k in range(-number, 1)]
     (tmp_path / "config.json").write_text("[]")
-    for wrong in (f"encoder.path=null,{tmp_path}", "encoder.path=null,nowhere"):
-        with pytest.raises(UserError, match=r"encoder\.num_layers=N"):
-            configs_of(["+sweep=each_layer", "encoder=minilm_l6", wrong])
+    for wrong, named in ((tmp_path, r"encoder\.num_layers=N"), ("nowhere", r"encoder\.path=nowhere")):
+        with pytest.raises(UserError, match=named):
+            configs_of(["+sweep=each_layer", "encoder=minilm_l6", f"encoder.path=null,{wrong}"])
 
 
 def test_each_job_of_a_sweep_composes_as_alone():

@@ -1,8 +1,8 @@
 """Finds an encoder's files and computes its identity.
 
 An encoder is a folder: a local one, that of a pip package, or a snapshot of the Hub. Its identity is the content of
-that folder, so the same weights under another name or path share features. This module neither loads weights nor
-imports torch; the number of layers is known without them.
+that folder, so the same weights under another name or path share features. This module loads no weights; the number of
+layers and of positions is known without them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import re
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +21,7 @@ from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
 from probe.system import hub
 from probe.system.files import sha256_of, sha256_of_file, write_atomically
-from probe.system.format import reason_of
+from probe.system.format import closest, first_few, reason_of
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, and the sha256 of the weights there.
 PACKAGED = {
@@ -38,8 +39,7 @@ OTHER_WEIGHTS_KEYS = ("transformers_weights", "quantization_config")
 HASHES = "hashes.json"  # in the folder of the feature store
 # Omitted from an encoder's identity: where a checkpoint came from and how to load it. None of this changes a vector.
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
-# Families whose position ids begin after the padding id, so that pad_token_id + 1 of them are never used.
-POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
+POSITIONS = re.compile(r"(embed_)?pos(ition)?s?(_?emb\w*)?|wpe")  # what transformers names a table of positions
 
 
 @dataclass
@@ -90,8 +90,6 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     """Finds an encoder and computes its identity, without loading its weights. Raises UserError."""
     folder, source, commit = find_folder(cfg)
     name = cfg.name
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
     weights = weights_of(folder)
     if not weights and cfg.weights != "random":
         raise UserError(no_weights(str(folder), [file.name for file in folder.iterdir()]))
@@ -115,20 +113,26 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
+    positions = getattr(config, "position_embedding_type", "absolute")
+    if positions not in ("absolute", None) and not hasattr(type(config)(), "position_embedding_type"):
+        raise UserError(
+            f"{name}: config.json says position_embedding_type={positions}, but this version of transformers would add "
+            "absolute positions. Use another encoder: encoder.name=OWNER/NAME or encoder.path=DIR."
+        )
     check_words(tokenizer, name)
     fingerprint = {
         **_file_identity(folder, cache_dir),
         "tokenizer": sha256_of(json.dumps(tokenizer_identity(tokenizer, folder), sort_keys=True)),
     }
     is_random = cfg.weights != "pretrained"
-    return Encoder(
+    encoder = Encoder(
         name,
         folder,
         source,
         config,
         tokenizer,
         special_pieces(tokenizer),
-        window_limit(config, tokenizer),
+        0,
         _with_random(fingerprint, cfg) if is_random else fingerprint,
         commit,
         cfg.weights,
@@ -136,6 +140,8 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         fingerprint if is_random and weights else None,
         None if config is outer_config else outer_config,
     )
+    encoder.limit = window_limit(encoder, cfg.max_pieces)
+    return encoder
 
 
 def _text_config(config: Any) -> Any:
@@ -199,9 +205,7 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
     Returns their folder, how it was found, and the commit if it is from the Hub.
     """
     if cfg.path is not None:
-        folder = Path(cfg.path).expanduser()
-        if not folder.is_dir():
-            raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
+        folder = local_folder(cfg.path)
         return folder, f"folder {folder}", None
     package, expected = PACKAGED.get(cfg.name, ("", ""))
     if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
@@ -216,6 +220,35 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
     folder = _hub_snapshot(repo)
     unanswered = ", from its cache, as the Hub did not answer" if hub.is_from_cache(repo) else ""
     return folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo)
+
+
+def local_folder(path: str) -> Path:
+    """Returns the folder of a local encoder. Raises UserError for anything else, with what it is and what to type."""
+    folder, typed = Path(path).expanduser(), f"encoder.path={path}"
+    if folder.is_file():
+        raise UserError(f"{typed} is a file. Type the folder that holds config.json: encoder.path={folder.parent}")
+    if not folder.is_dir():
+        missing = next(part for part in (*reversed(folder.parents), folder) if not part.is_dir())
+        there = [child.name for child in missing.parent.iterdir() if child.is_dir()] if missing.parent.is_dir() else []
+        close = closest(missing.name, there)
+        hint = f" Did you mean encoder.path={missing.parent / close / folder.relative_to(missing)}?" if close else ""
+        raise UserError(f"{typed}: there is no such folder.{hint}")
+    if (folder / "config.json").is_file():
+        return folder
+    below = [file for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/config.json"))]
+    encoders = [str(file.parent) for file in below if '"model_type"' in file.read_text("utf-8", "replace")]
+    if encoders:
+        raise UserError(f"{typed} has no config.json; {first_few(encoders, 3)} has: encoder.path={encoders[0]}")
+    if (adapter := folder / "adapter_config.json").is_file():
+        base = "another encoder"
+        with contextlib.suppress(ValueError, AttributeError):
+            base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path", base)
+        raise UserError(
+            f"{typed} has only an adapter of {base} (adapter_config.json). Merge both (merge_and_unload of peft), save "
+            "model and tokenizer in a folder, and type its path: encoder.path=DIR."
+        )
+    content = first_few(sorted(child.name for child in folder.iterdir()), 5) or "nothing"
+    raise UserError(f"{typed} is not an encoder's folder: it has no config.json but {content}.")
 
 
 def _hub_snapshot(repo: hub.Repo) -> Path:
@@ -270,20 +303,60 @@ def files_in_index(index: Path) -> list[str]:
     return names
 
 
-def window_limit(config: Any, tokenizer: Any) -> int:
-    """Returns the pieces in one window, with special ones: the smaller limit of config and tokenizer."""
-    limits = []
-    if tokenizer.model_max_length < 10**6:  # 1e30 denotes "not set"
-        limits.append(int(tokenizer.model_max_length))
-    positions = getattr(config, "max_position_embeddings", None)
-    if isinstance(positions, int) and positions > 0:
-        after_padding = config.model_type in POSITIONS_AFTER_PADDING
-        limits.append(positions - (config.pad_token_id + 1 if after_padding else 0))
-    if not limits:
+def window_limit(encoder: Encoder, max_pieces: int | None) -> int:
+    """Returns the pieces in one window, with special ones: the smallest limit of model, config and tokenizer.
+
+    max_pieces: replaces the tokenizer's limit. Raises UserError if nothing states a limit, or this one cannot be.
+    """
+    stated = getattr(encoder.config, "max_position_embeddings", None)
+    of_model = [stated] if isinstance(stated, int) and stated > 0 else []
+    of_model += num_positions(encoder)
+    of_tokenizer = int(encoder.tokenizer.model_max_length)
+    limits = of_model + [of_tokenizer] * (of_tokenizer < 10**6)  # 1e30 denotes "not set"
+    if max_pieces is None and not limits:
         raise UserError(
-            "Neither config.json nor the tokenizer says how many pieces the encoder takes (model_max_length)."
+            f"Neither config.json nor the tokenizer of {encoder.name} says how many pieces it takes at once. "
+            "Type for example encoder.max_pieces=512."
         )
-    return min(limits)
+    least, most = encoder.special.count + 1, min(of_model, default=max_pieces)
+    if max_pieces is not None and most is not None and not least <= max_pieces <= most:
+        raise UserError(f"encoder.max_pieces={max_pieces}: expected {least} to {most} for {encoder.name}.")
+    return min(limits) if max_pieces is None else max_pieces
+
+
+def num_positions(encoder: Encoder) -> list[int]:
+    """Returns how many positions each table of a model has for pieces. Some begin behind the padding's (RoBERTa)."""
+    import torch
+    import transformers
+
+    config = encoder.outer_config or encoder.config
+    try:
+        with torch.device("meta"):
+            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
+    except Exception as error:  # the library raises a dozen kinds
+        raise UserError(f"{encoder.folder} cannot be used as an encoder: {reason_of(error)}") from None
+    part, tables = text_part(model, encoder), []
+    others = []  # modules for images or sound within it
+    for name, module in part.named_modules():
+        if getattr(getattr(module, "config", part.config), "model_type", "") != part.config.model_type:
+            others.append(f"{name}.")
+        is_table = hasattr(module, "padding_idx") and hasattr(module, "weight")
+        if is_table and POSITIONS.fullmatch(name.rpartition(".")[2]) and not name.startswith(tuple(others)):
+            tables.append(len(module.weight) - (0 if module.padding_idx is None else module.padding_idx + 1))
+    return tables
+
+
+def text_part(model: Any, encoder: Encoder) -> Any:
+    """Returns the text encoder within a model: the model, the encoder of two, or one of several parts."""
+    if (encoder.outer_config or encoder.config).is_encoder_decoder:
+        model = model.get_encoder()
+    if encoder.outer_config is not None:
+        kind = encoder.config.model_type
+        parts = (part for part in model.modules() if getattr(getattr(part, "config", None), "model_type", "") == kind)
+        model = next((part for part in parts if hasattr(part, "get_input_embeddings")), None)
+    if model is None or not hasattr(model, "config"):
+        raise UserError(f"{encoder.name}: its model has no text encoder of the kind {encoder.config.model_type}.")
+    return model
 
 
 def file_hash(file: Path, cache_dir: Path) -> str:

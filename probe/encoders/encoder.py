@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.encoders.checkpoint import Encoder, weights_of
+from probe.encoders.checkpoint import Encoder, text_part, weights_of
 from probe.system.bfloat16 import kernels
 from probe.system.format import first_few, reason_of
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import torch
 
 HARMLESS = re.compile(r"(position_ids|token_type_ids|inv_freq|masked_bias|\.attn(\.attention)?\.bias)$")  # no weights
-TRIED_PIECES = 8  # in the trial, or as many as the encoder takes: half text, half padding
+TRIED_PIECES = 32  # in the trial, or as many as the encoder takes: half text, half padding
+MOST_TRIED = 4096  # pieces; an attention mask has their square
 CAUSAL = {
     True: "causal: a piece sees only those before it",
     False: "not causal: a piece sees all others",
@@ -57,7 +58,7 @@ def load_model(
         for parameter in model.parameters():  # buffers keep the dtype that the model creates them with
             parameter.data = parameter.data.to(getattr(torch, precision))
     if getattr(model, "pooler", None) is not None and not keep_pooler:
-        model.pooler = None
+        model.pooler = torch.nn.Identity()  # not None: some models call it without asking
     model = model.to(device).eval().requires_grad_(False)
     with torch.no_grad():
         texts = _trial_texts(encoder, device)
@@ -102,7 +103,7 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
             "Is this a checkpoint of another kind of model?"
         )
-    part = _text_part(model, encoder)
+    part = _without_cache(text_part(model, encoder))
     # A weight of the text encoder's embeddings or blocks must be used. Heads and poolers need not be.
     at = next((f"{name}." for name, module in model.named_modules() if module is part and name), "")
     own = tuple(f"{at}{name}." for name, _ in part.named_children() if "pooler" not in name)
@@ -116,16 +117,7 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
     return part, list(loading["missing_keys"])
 
 
-def _text_part(model: Any, encoder: Encoder) -> Any:
-    """Returns the text encoder within a model: the model, the encoder of two, or one of several parts."""
-    if (encoder.outer_config or encoder.config).is_encoder_decoder:
-        model = model.get_encoder()
-    if encoder.outer_config is not None:
-        kind = encoder.config.model_type
-        parts = (part for part in model.modules() if getattr(getattr(part, "config", None), "model_type", "") == kind)
-        model = next((part for part in parts if hasattr(part, "get_input_embeddings")), None)
-    if model is None:
-        raise UserError(f"{encoder.name}: its model has no text encoder of the kind {encoder.config.model_type}.")
+def _without_cache(model: Any) -> Any:
     if getattr(model.config, "use_cache", False):
         model.config.use_cache = False  # keys and values of past pieces, which only generating text needs
     return model
@@ -140,7 +132,7 @@ def _random(encoder: Encoder) -> torch.nn.Module:
         torch.default_generator.manual_seed(encoder.weights_seed)
         config = encoder.outer_config or encoder.config
         model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
-    return _text_part(model, encoder)
+    return _without_cache(text_part(model, encoder))
 
 
 @functools.cache
@@ -201,6 +193,8 @@ def _forward(model: Any, ids: Any, mask: Any, types: Any) -> tuple[Any, bool]:
             output = model(**inputs, output_hidden_states=True, return_dict=True)
         except _Stopped as stopped:
             output = SimpleNamespace(hidden_states=stopped.states)
+    if isinstance(getattr(model, "pooler", None), torch.nn.Identity):
+        output.pooler_output = None
     if hasattr(model, "_pad_to_block_size"):  # BigBird removes the padding of its last block from the last layer only
         output.hidden_states = tuple(state[:, : ids.shape[1]] for state in output.hidden_states)
     return output, bool(changed)
@@ -213,7 +207,9 @@ def _changes_undone(model: torch.nn.Module) -> Iterator[list[Any]]:
     What is added stays, such as the library's own notes that its hooks are in place.
     BigBird replaces its sparse attention for good when it reads a short text. Long texts would then be read otherwise.
     """
-    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+    configs = {
+        id(found): found for module in model.modules() if hasattr(found := getattr(module, "config", 0), "__dict__")
+    }
     parts = [part for module in model.modules() for part in (vars(module), module._modules, module._buffers)]
     kept = [(part, dict(part)) for part in [*parts, *map(vars, configs.values())]]
     changed: list[Any] = []
@@ -248,18 +244,19 @@ def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> tu
 
     Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding. An encoder that
     changes while it reads a short text reads texts of different lengths differently. A causal encoder has the same
-    states before a changed piece. Rounding errors do not count.
+    states before a changed piece. Rounding errors do not count. Raises UserError for an encoder that fails.
     """
     import torch
 
     pieces = int(texts[1][0].sum())
     changed_piece = pieces - len(encoder.special.suffix) - 1
-    alone, changed = _forward(model, *(None if given is None else given[:, :pieces] for given in texts))
-    padded, _ = _forward(model, *texts)
+    alone, changed = _tried(model, encoder, *(None if given is None else given[:, :pieces] for given in texts))
+    _try_longest(model, encoder, texts)
+    padded, _ = _tried(model, encoder, *texts)
+    for output, width in ((alone, pieces), (padded, texts[0].shape[1])):
+        check_states(getattr(output, "hidden_states", None) or (), torch.Size([3, width]), encoder)
     takes_padding, sees_after, is_seen = not changed, False, False
     for one, other in zip(alone.hidden_states, padded.hidden_states, strict=True):
-        if one.shape[1] != pieces or other.shape[1] != texts[0].shape[1]:
-            return True, None  # extraction refuses such an encoder
         rounding, one = torch.finfo(one.dtype).eps, one.float()
         off = (one - other[:, :pieces].float()).norm(dim=-1)  # (3, P)
         takes_padding = takes_padding and bool((off <= rounding**0.5 * one.norm(dim=-1)).all())
@@ -268,6 +265,48 @@ def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> tu
         sees_after = sees_after or bool(moved[:changed_piece].any())
         is_seen = is_seen or bool(moved[changed_piece])
     return takes_padding, not sees_after if is_seen and changed_piece else None
+
+
+def _try_longest(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> None:
+    """Raises UserError if the embeddings cannot read as many pieces as a window may have. Blocks are not computed."""
+    import torch
+
+    most = min(encoder.limit, MOST_TRIED)
+    longest = (None if given is None else given[:1, :1].expand(1, most) for given in texts)
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module)]
+    hooks = [hook for blocks in lists for hook in _end_at(0, model, blocks)]
+    try:
+        _tried(model, encoder, *longest, remedy="Type the number that it takes: encoder.max_pieces=N.")
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _tried(
+    model: Any, encoder: Encoder, *text: Any, remedy: str = "Use another encoder: encoder.name=OWNER/NAME."
+) -> tuple[Any, bool]:
+    """Returns `_forward` of these ids, mask and segment ids. Raises UserError for a model that fails."""
+    try:
+        return _forward(model, *text)
+    except Exception as error:  # whatever a model that is no text encoder raises
+        reason = reason_of(error) or type(error).__name__
+        raise UserError(f"{encoder.name} cannot read {text[0].shape[1]} pieces: {reason}. {remedy}") from None
+
+
+def check_states(
+    states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
+) -> None:
+    """Raises unless the encoder gives one hidden state per piece and layer, at least up to the deepest stored layer."""
+    least = (encoder.num_layers if deepest is None else deepest) + 1
+    shapes = [tuple(getattr(state, "shape", ())) for state in states]
+    if (
+        any(shape != (*batch, encoder.hidden_size) for shape in shapes)
+        or not least <= len(states) <= encoder.num_layers + 1
+    ):
+        raise UserError(
+            f"{encoder.name} gives hidden states {shapes} for a batch of {tuple(batch)}; {encoder.num_layers + 1} with "
+            f"{encoder.hidden_size} values for each piece are needed. Use another encoder: encoder.name=OWNER/NAME."
+        )
 
 
 def _stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> None:

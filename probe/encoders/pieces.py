@@ -8,6 +8,8 @@ W words, D distinct words, P pieces.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from array import array
 from dataclasses import dataclass
 from typing import Any
@@ -78,9 +80,14 @@ class Pieces:
 
 
 def special_pieces(tokenizer: Any) -> Special:
-    """Finds on a sample what the tokenizer adds before and after a text."""
-    whole = tokenizer(["a"], is_split_into_words=True)
-    bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    """Finds what the tokenizer adds before and after a text: a piece of its vocabulary, since it must know the text."""
+    special = set(tokenizer.all_special_ids)
+    known = (piece for piece, _ in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1]))
+    pairs = (
+        (tokenizer([piece], is_split_into_words=True, add_special_tokens=False)["input_ids"], piece) for piece in known
+    )
+    bare, sample = next(pair for pair in pairs if pair[0] and special.isdisjoint(pair[0]))
+    whole = tokenizer([sample], is_split_into_words=True)
     ids: list[int] = whole["input_ids"]
     at = next(i for i in range(len(ids)) if ids[i : i + len(bare)] == bare)
     end = at + len(bare)
@@ -132,10 +139,15 @@ def check_words(tokenizer: Any, name: str) -> None:
     prefix space), or if any tokenizer cuts a list of words differently than single words.
 
     Some tokenizers in Python look at a word's neighbours in running text. They are not refused, as the words of a
-    corpus are already split.
+    corpus are already split, unless most pairs of words differ: the space between them is lost (ByT5).
     """
     single, listed, running = _cut_sample(tokenizer)
-    if single != listed or (tokenizer.is_fast and single != running):
+    if single != running and not tokenizer.is_fast:
+        pairs = [" ".join(pair) for pair in itertools.pairwise(SAMPLE)]
+        both = [[piece for word in cut(tokenizer, pair.split()) for piece in word] for pair in pairs]
+        alike = sum(map(operator.eq, cut(tokenizer, pairs), both))
+        running = single if 2 * alike > len(pairs) else running
+    if not single == listed == running:
         raise UserError(
             f"The tokenizer of {name} cuts single words differently than running text, so its pieces would not be "
             "those that the encoder was trained on. It cannot be used."
@@ -163,8 +175,8 @@ def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str) -> list[str]:
     ]
 
 
-def cut_split(tokenizer: Any, split: Split) -> Pieces:
-    """Cuts every word of a split."""
+def cut_split(tokenizer: Any, split: Split, rows: int | None = None) -> Pieces:
+    """Cuts every word of a split. rows: of the encoder's embeddings. Raises UserError for a word that has none."""
     words = Sentences.of(split.words)
     word = np.asarray(words.numbers)
     unknown = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
@@ -179,5 +191,13 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
         raise UserError(
             f"{split.origin}: the tokenizer gives some words no piece and has no unknown piece. The first such word "
             f"is {words.distinct[int(without.argmax())]!r}."
+        )
+    if rows and pieces and max(pieces) >= rows:
+        at = int(np.argmax(np.asarray(pieces) >= rows))
+        number = int(np.searchsorted(np.asarray(ends), at, side="right")) - 1
+        place = split.place(int(np.argmax(word == number)))
+        raise UserError(
+            f"{place}: {words.distinct[number]!r} has piece {pieces[at]}, but the "
+            f"encoder has only pieces 0 to {rows - 1}. Its tokenizer was extended, or is that of another encoder."
         )
     return Pieces(pieces, ends, word, np.flatnonzero(without[word]))

@@ -23,13 +23,13 @@ from probe.data.corpus import Corpus
 from probe.data.running_text import split_text
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.encoders.encoder import load_model, outputs
+from probe.encoders.encoder import check_states, load_model, outputs
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
 from probe.system.format import closest
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import report_empty_words, report_encoder
-from probe.vectors.words import Text, Window, check_states, kept_pieces, to_tensors, word_states
+from probe.vectors.words import Text, Window, kept_pieces, to_tensors, word_states
 
 # The embeddings that encoders of BERT's kind add up, as transformers names them.
 PARTS = {"word": "word_embeddings", "position": "position_embeddings", "segment": "token_type_embeddings"}

@@ -19,7 +19,7 @@ from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder
-from probe.encoders.encoder import hidden_states
+from probe.encoders.encoder import check_states, hidden_states
 from probe.encoders.pieces import Pieces, cut_split
 from probe.system.machine import to_device
 from probe.vectors.store import Shard, bounds, stored_layers
@@ -106,7 +106,8 @@ class Text:
     """Holds a split, cut into pieces and windows."""
 
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
-        self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split])
+        rows = getattr(encoder.config, "vocab_size", None)
+        self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split], rows)
         windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.max_text_pieces, cfg.stride)
         numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # tuples would be ten times as large
         self._windows = numbers.reshape(-1, len(Window._fields))
@@ -149,19 +150,6 @@ def states_of(
     states = hidden_states(model, to_device(ids, device), to_device(mask, device), types)
     check_states(states, ids.shape, encoder, deepest=layers[-1])
     return word_states(tuple(states[k] for k in layers), positions, lengths, cfg.subword), rows
-
-
-def check_states(
-    states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
-) -> None:
-    """Raises unless the encoder gives one hidden state per piece and layer, at least up to the deepest stored layer."""
-    least = (encoder.num_layers if deepest is None else deepest) + 1
-    wrong_shape = any(state.shape != (*batch, encoder.hidden_size) for state in states)
-    if wrong_shape or not least <= len(states) <= encoder.num_layers + 1:
-        raise UserError(
-            f"{encoder.name} gives hidden states {[tuple(state.shape) for state in states]} for a batch of "
-            f"{tuple(batch)}; {encoder.num_layers + 1} with {encoder.hidden_size} values for each piece are needed."
-        )
 
 
 def word_states(

@@ -16,6 +16,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from support.facts import names
+from support.families import FAMILIES
 from support.inputs import encoder_config
 
 from probe.config import EncoderConfig, UserError
@@ -241,20 +242,89 @@ def test_a_presets_number_of_layers_must_be_the_encoders(tiny_bert: Path, tmp_pa
         open_encoder(EncoderConfig("x", str(tiny_bert), None, 12, "pretrained", 0), tmp_path)
 
 
-def test_the_window_limit_comes_from_the_config_or_is_refused(tiny_encoder: Encoder):
-    class Unset:
-        model_max_length = int(1e30)
+def without_a_length(tiny_bert: Path, folder: Path, **config: object) -> Path:
+    """Copies an encoder whose tokenizer states no length, with these changes of its config."""
+    shutil.copytree(tiny_bert, folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": int(1e30)}))
+    change_config(folder, **config)
+    return folder
 
-    class Roberta:
-        model_type, max_position_embeddings, pad_token_id = "roberta", 514, 1
 
-    class Nothing:
-        model_type = "t5"
+@pytest.mark.parametrize(("kind", "limit"), [("bert", 24), ("roberta", 21), ("data2vec-text", 21), ("ibert", 21)])
+def test_the_window_limit_is_asked_of_the_models_positions(kind: str, limit: int, tiny_bert: Path, tmp_path: Path):
+    """Some tables begin behind the padding's position."""
+    folder = without_a_length(tiny_bert, tmp_path / kind, model_type=kind, pad_token_id=2)
+    assert open_encoder(encoder_config(folder), tmp_path).limit == limit
 
-    assert encoder_module.window_limit(tiny_encoder.config, Unset()) == 24
-    assert encoder_module.window_limit(Roberta(), Unset()) == 512
-    with pytest.raises(UserError, match="how many pieces"):
-        encoder_module.window_limit(Nothing(), Unset())
+
+def test_an_encoder_without_a_length_needs_one(tmp_path: Path):
+    tokenizer, model = FAMILIES["t5"]()
+    tokenizer.model_max_length = int(1e30)
+    tokenizer.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"encoder\.max_pieces="):
+        open_encoder(encoder_config(tmp_path), tmp_path)
+    assert open_encoder(replace(encoder_config(tmp_path), max_pieces=48), tmp_path).limit == 48
+
+
+def test_max_pieces_replaces_the_tokenizers_length_within_the_models(tiny_bert: Path, tmp_path: Path):
+    cfg = encoder_config(without_a_length(tiny_bert, tmp_path / "x"))
+    assert open_encoder(replace(cfg, max_pieces=20), tmp_path).limit == 20
+    for number in (2, 25):
+        with pytest.raises(UserError) as error:
+            open_encoder(replace(cfg, max_pieces=number), tmp_path)
+        names(error.value, f"encoder.max_pieces={number}", 3, 24)
+
+
+def test_positions_that_transformers_no_longer_knows_are_refused(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    change_config(folder, position_embedding_type="absolute")
+    assert open_encoder(encoder_config(folder), tmp_path)
+    change_config(folder, position_embedding_type="relative_key")
+    for weights in ("pretrained", "random"):
+        with pytest.raises(UserError, match="position_embedding_type=relative_key"):
+            open_encoder(replace(encoder_config(folder), weights=weights), tmp_path)
+
+
+def test_a_path_that_is_no_encoder_says_what_to_type(tiny_bert: Path, tmp_path: Path):
+    shutil.copytree(tiny_bert, tmp_path / "bio" / "0_Transformer")
+    (tmp_path / "bio" / "1_Pooling").mkdir()
+    (tmp_path / "bio" / "1_Pooling" / "config.json").write_text('{"word_embedding_dimension": 16}')
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "some/base"}')
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "table.md").touch()
+    encoder = tmp_path / "bio" / "0_Transformer"
+    for path, named in {
+        "bio": (f"encoder.path={encoder}",),
+        "boi/0_Transformer": (f"encoder.path={encoder}",),
+        "bio/0_Transformers": (f"encoder.path={encoder}",),
+        "bio/0_Transformer/model.safetensors": (f"encoder.path={encoder}",),
+        "adapter": ("some/base", "adapter_config.json"),
+        "results": ("config.json", "table.md"),
+        "zzz": (f"encoder.path={tmp_path / 'zzz'}",),
+    }.items():
+        with pytest.raises(UserError) as error:
+            open_encoder(encoder_config(tmp_path / path), tmp_path)
+        names(error.value, *named)
+
+
+def test_a_model_that_cannot_read_a_text_is_named(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> None:
+        raise IndexError("no such row")
+
+    monkeypatch.setattr(transformers.BertModel, "forward", fail)
+    with pytest.raises(UserError) as error:
+        load_model(open_encoder(replace(encoder_config(tiny_bert), name="mine"), tmp_path), "cpu")
+    names(error.value, "mine", "no such row")
+
+
+def test_more_pieces_than_the_embeddings_take_are_refused_before_a_run(tiny_encoder: Encoder):
+    tiny_encoder.limit, tiny_encoder.name = 25, "mine"
+    with pytest.raises(UserError) as error:
+        load_model(tiny_encoder, "cpu")
+    names(error.value, "mine", 25, "encoder.max_pieces=N")
 
 
 def test_a_packaged_encoder_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -11,6 +11,7 @@ import transformers
 from support.facts import names
 from support.families import FAMILIES, TEXT, WORDS, in_python
 from support.inputs import COMMON, encoder_config
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from probe.config import UserError
 from probe.data.split import Split
@@ -45,6 +46,32 @@ def test_what_is_added_to_a_text_is_what_the_tokenizer_adds(tokenizer: Any):
     special = special_pieces(tokenizer)
     (may,) = cut(tokenizer, ["may"])
     assert special.prefix + may + special.suffix == tokenizer("may")["input_ids"]
+
+
+def test_what_is_added_is_found_without_knowing_the_letter_a():
+    """Thai, and no unknown piece."""
+    backend = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "ไป": 2}))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    ends = [("<s>", 0), ("</s>", 1)]
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, cls_token="<s>", sep_token="</s>")
+    special = special_pieces(tokenizer)
+    assert (special.prefix, special.suffix) == ([0], [1])
+
+
+def test_a_tokenizer_in_python_that_loses_the_spaces_is_refused():
+    with pytest.raises(UserError, match="byt5"):
+        check_words(transformers.ByT5Tokenizer(), "byt5")
+
+
+def test_a_word_beyond_the_embeddings_is_named_with_its_place(tiny_bert: Path, tmp_path: Path):
+    encoder = open_encoder(encoder_config(tiny_bert), tmp_path)
+    split = Split([["the", "of"], ["the", "paris"]], [["O"] * 2] * 2, None, [3, 7], "text")
+    (paris,) = cut(encoder.tokenizer, ["paris"])[0]
+    cut_split(encoder.tokenizer, split, rows=paris + 1)
+    with pytest.raises(UserError) as error:
+        cut_split(encoder.tokenizer, split, rows=paris)
+    names(error.value, split.place(3), "paris", paris)
 
 
 def test_what_a_tokenizer_loses_is_named(tiny_bert: Path, tmp_path: Path):
