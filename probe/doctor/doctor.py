@@ -19,7 +19,7 @@ from probe.data.corpus import load_corpus
 from probe.data.warnings import WARNING
 from probe.doctor.cost import cost_lines
 from probe.encoders.checkpoint import open_encoder
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import load_model, notes_on
 from probe.runs.plan import one_per_encoder
 from probe.runs.slurm import number_of, submit
 from probe.system.files import short, why_not_writable
@@ -111,13 +111,14 @@ def _first_words(words: Sequence[str]) -> str:
 
 def _encoder(cfg: Config) -> list[str]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
-    load_model(encoder, "cpu")  # refuses weights that do not fit
+    model = load_model(encoder, "cpu")  # refuses weights that do not fit
     at = f" at {encoder.commit[:10]}" if encoder.commit else ""
     drawn = encoder.fingerprint.get("random")
     weights = f"random weights ({drawn})" if drawn else f"weights {short(encoder.fingerprint['weights'])}"
     return [
         f"{encoder.name}, from {encoder.source}{at}; {weights}",
         f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide; {encoder.limit} pieces at once",
+        *(f"note: {note}" for note in notes_on(encoder, model, cfg.features.subword)),
     ]
 
 

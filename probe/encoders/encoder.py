@@ -70,11 +70,14 @@ def load_model(
 
 def notes_on(encoder: Encoder, model: Any, subword: str) -> list[str]:
     """Says what a user of the vectors must know of their encoder. subword: which piece represents a word."""
-    if not model.is_causal:
-        return []
-    remedy = " Only a word's last piece depends on the whole word: features.subword=last."
-    note = f"{encoder.name} is causal: a word's vector depends only on the text before it."
-    return [note + remedy * (subword != "last")]
+    notes = []
+    if model.is_causal:
+        remedy = " Only a word's last piece depends on the whole word: features.subword=last."
+        note = f"{encoder.name} is causal: a word's vector depends only on the text before it."
+        notes.append(note + remedy * (subword != "last"))
+    if not model.takes_padding:
+        notes.append(f"Padding would change the vectors of {encoder.name}: only texts of equal length share a batch.")
+    return notes
 
 
 def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:

@@ -19,7 +19,7 @@ from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
-from probe.encoders.encoder import load_model, outputs
+from probe.encoders.encoder import load_model, notes_on, outputs
 from probe.vectors import extraction
 from probe.vectors.extraction import ensure_features
 from probe.vectors.words import Text, batches
@@ -198,6 +198,14 @@ def test_a_trial_shows_who_is_causal_and_whose_vectors_padding_changes(family: P
     assert model.is_causal == (family.name in CAUSAL)
     assert model.takes_padding == (family.name not in UNPADDED)
     assert encoder.tokenizer.is_fast == (family.name not in IN_PYTHON)
+
+
+def test_an_encoder_whose_vectors_padding_changes_is_told_of(tmp_path: Path):
+    for family in ("fnet", "electra"):
+        encoder = open_encoder(replace(encoder_config(saved(family, tmp_path)), name=family), tmp_path)
+        notes = notes_on(encoder, load_model(encoder, "cpu"), "first")
+        assert len(notes) == (family == "fnet")
+        assert all("fnet" in note for note in notes)
 
 
 def test_a_trial_shows_the_same_in_bfloat16(tiny_bert: Path, tmp_path: Path):
