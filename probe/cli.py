@@ -32,7 +32,7 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "train": Command("runs", "train and score one run, or a sweep with -m or +sweep=NAME"),
     "extract": Command("runs", "fill the feature store and stop"),
-    "screen": Command("screening", "rank layers and combinations without training, in a minute"),
+    "screen": Command("screening", "rank layers and combinations without training, in half a minute"),
     "race": Command("race", "train rows seed by seed and drop the significantly worse ones"),
     "sweep-status": Command("runs", "show which runs of a sweep are done, running or failed, and the time left"),
     "table": Command("tables", "print a results folder as a table, or compare two folders"),

@@ -110,7 +110,9 @@ def make_runs(
                 log(f"{line}.")
         if is_alone or not crew.gpus:  # else the children extract, each on its GPU
             queue.extract(todo)
-        log("Training, one run after another." if is_alone else f"Training, {at_once} at a time.")
+        others = sum(map(running_here, folders))
+        beside = f", beside {pluralize(others, 'run')} of another command" if others else ""
+        log(f"Training, {'one run after another' if is_alone else f'{at_once} at a time'}{beside}.")
     if is_alone:
         queue.work()
     else:

@@ -13,7 +13,7 @@ from probe.data.tasks import TASKS
 from probe.probes.selection import encoder_flops
 from probe.screening.ranking import jackknife, rank, selection_bias
 from probe.screening.record import ScreenRecord
-from probe.system.format import format_count, format_layers, percent, with_encoder
+from probe.system.format import format_count, format_layers, percent, pluralize, with_encoder
 from probe.tables.formats import TextTable
 
 Screens = Mapping[str, ScreenRecord]  # by encoder, see `load_screens`
@@ -70,7 +70,7 @@ def screen_table(screens: Screens) -> TextTable:
             "blocks": str(one["num_blocks"]),
             "operations": format_count(one["encoder_flops"]),
             f"dev {score}": f"{percent(one['dev_f1'])} ± {percent(one['spread'])}",
-            "order": "first" if one is ranked[0] else "tied" if one["tied"] else "",
+            "order": "first" if one is ranked[0] else "tied" if one["tied"] else "behind",
         }
         lines.append({name: cell for name, cell in cells.items() if several or name not in ("encoder", "operations")})
     headers = list(lines[0])
@@ -100,11 +100,13 @@ def screen_table(screens: Screens) -> TextTable:
 def caption(screens: Screens) -> str:
     """Says what was screened, and what the numbers are."""
     record = next(iter(screens.values()))
-    setting, words, screen = record.setting, record.words, record.identity.screen
+    setting, units, screen = record.setting, record.words, record.identity.screen
+    task = TASKS[record.identity.task]
+    window = f"a window ({screen['window']} to each side)" if task.is_per_word else f"a {task.unit}"
     return (
         f"{setting.data}, {' and '.join(screens)}, {setting.features['context']} context, "
-        f"{setting.features['subword']} piece. A screen: nothing is trained. A linear readout of a window "
-        f"({screen['window']} to each side), fitted to {words['train']} words of train; "
-        f"{TASKS[record.identity.task].title} on {words['dev']} words of dev in percent, mean ± standard error over "
-        f"{screen['samples']} samples."
+        f"{setting.features['subword']} piece. A screen: nothing is trained. A linear readout of "
+        f"{window}, fitted to {pluralize(units['train'], task.unit)} of train; {task.title} on "
+        f"{pluralize(units['dev'], task.unit)} of dev in percent, mean ± standard error over {screen['samples']} "
+        "samples."
     )

@@ -152,6 +152,15 @@ def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_
     assert sorted(re.findall("seed .", " ".join(trained))) == ["seed 1", "seed 2"]
 
 
+@pytest.mark.usefixtures("short_epochs")
+def test_runs_of_another_command_are_told_before_training(
+    inputs: list[str], typed: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    sweep = ["-m", "layers=last", "seed=1", "results_dir=out", "jobs=1", *inputs]
+    monkeypatch.setattr("probe.runs.sweep.running_here", lambda folder: 3)
+    names(typed(*sweep).stdout, "3 runs of another command")
+
+
 @pytest.mark.parametrize("other", ["makes it", "leaves it"])
 def test_a_run_of_another_process_is_waited_for_last(inputs: list[str], tmp_path: Path, typed: Callable, other: str):
     out = tmp_path / "out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
 from probe.screening.record import SCREEN, load_screens
+from probe.screening.report import caption
 from probe.verify.checks import check_files
 
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
@@ -47,6 +49,13 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
     before = (screened / SCREEN).read_bytes()
     assert typed("screen", *inputs, *QUICK, "results_dir=out").returncode == 0
     assert (screened / SCREEN).read_bytes() == before
+
+
+def test_a_caption_counts_what_has_a_label(screened: Path):
+    (screen,) = load_screens(screened).values()
+    for task, unit in (("spans", "words"), ("sentence", "sentences")):
+        of_task = replace(screen, identity=replace(screen.identity, task=task))
+        names(caption({"encoder": of_task}), f"{screen.words['train']} {unit} of train")
 
 
 @pytest.mark.parametrize(
