@@ -20,6 +20,7 @@ from probe.system.format import percent, pluralize
 
 RACE = "race.json"
 DECISIONS = "decisions.json"
+REMEDY = "Restore it from a copy, or start a new race."
 
 T = TypeVar("T")
 
@@ -67,7 +68,10 @@ def read_spec(folder: Path) -> RaceSpec | None:
 
 def read_decisions(folder: Path) -> Race | None:
     """Reads a folder's decisions.json; None if there is none. Raises UserError if it cannot be understood."""
-    return _read(folder / DECISIONS, Race)
+    race = _read(folder / DECISIONS, Race)
+    if race and not all(done.leader in (None, *done.means) for done in race.rounds):
+        raise UserError(f"{folder / DECISIONS} has no mean of a row that leads. {REMEDY}")
+    return race
 
 
 def write_decisions(folder: Path, race: Race) -> None:
@@ -90,8 +94,11 @@ def read_outcome(folder: Path) -> tuple[dict[str, Elimination], set[str]]:
     if spec is None or decisions is None:
         return {}, set()
     cells = {entry.row: entry.identity.cell for entry in spec.entries}
-    eliminated = {cells[row]: why for row, why in decisions.eliminated.items()}
-    return eliminated, {spec.runs[cell].key for cell in decisions.replaced}
+    try:
+        eliminated = {cells[row]: why for row, why in decisions.eliminated.items()}
+        return eliminated, {spec.runs[cell].key for cell in decisions.replaced}
+    except (KeyError, ValueError):
+        raise UserError(f"{folder / DECISIONS} names a row or a seed that {RACE} does not have. {REMEDY}") from None
 
 
 def race_lines(race: Race, after: int = 0) -> Iterator[str]:
@@ -111,7 +118,7 @@ def race_lines(race: Race, after: int = 0) -> Iterator[str]:
 
 def _read(file: Path, kind: type[T]) -> T | None:
     def damaged(problem: str) -> UserError:
-        return UserError(f"{file} is damaged ({problem}). Restore it from a copy, or start a new race.")
+        return UserError(f"{file} is damaged ({problem}). {REMEDY}")
 
     content = json_of(file, damaged)
     return None if content is None else decoded(content, kind, damaged)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
+from probe.data.tasks import TASKS
 from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
+from probe.scoring.metrics import Count
 from probe.screening.candidates import Candidate
 from probe.system.files import key_of, to_jsonable
 from probe.system.format import encoder_labels
@@ -92,6 +94,16 @@ def load_screens(folder: Path) -> dict[str, ScreenRecord]:
             raise bad(f"schema {record.schema}, this version reads {SCHEMA}")
         if record.identity.key != record.key:
             raise bad("its key is not the hash of its identity; it was changed")
+        named = {**record.words, **record.identity.screen, **record.setting.features}
+        if left_out := {"train", "dev", "window", "samples", "context", "subword"} - named.keys():
+            raise bad(f"{min(left_out)} is missing")
+        if record.identity.task not in TASKS:
+            raise bad(f"identity.task: {record.identity.task!r} is none of {', '.join(TASKS)}")
+        for one in record.ranked:
+            if max(decoded(one.layers.indices, list[Count], bad), default=-1) not in range(record.num_layers + 1):
+                raise bad(f"{one.name} has layers that are not 0 to {record.num_layers}")
+            if len(one.f1) < 2 or len(one.error) != len(one.f1):
+                raise bad(f"{one.name} lacks scores")
     if not all(record.ranked for record in records) or not by_encoder(records):
         raise bad("it ranks nothing, or two of its encoders have one name")
     return by_encoder(records)

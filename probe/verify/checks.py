@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from probe.runs.outputs import counts_path, load_counts, predictions_path, read_
 from probe.runs.records import RunRecord, decoded, json_of, load_record, load_records
 from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.screening.record import SCREEN, load_screens
-from probe.system.files import key_of, sha256_of, to_jsonable
+from probe.system.files import canonical, key_of, read_regular, sha256_of, to_jsonable
 from probe.system.format import first_few
 from probe.tables.formats import FILES, render
 from probe.tables.rows import build_rows, results_folder
@@ -68,8 +69,12 @@ def check_files(folder: Path) -> Iterator[Check]:
     files = sorted((folder / "records").glob("*.json"))
     if not files and not (folder / SCREEN).exists():
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    said: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for record in load_records(folder).values():
+        for place, key, value in _shared(record):
+            said[place, key][canonical(to_jsonable(value))] += 1
     for file in files:
-        problems = list(_problems(file))
+        problems = list(_problems(file, said))
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, first_few(problems, glue="; ") or what)
     checks = {SWEEP: _check_asked_for, SCREEN: _check_screens, TABLE: check_table}
@@ -82,11 +87,18 @@ def check_files(folder: Path) -> Iterator[Check]:
             yield Check(name, False, str(error))
 
 
-def _problems(file: Path) -> Iterator[str]:
-    """Says where a record is not what it should be. Loading it checks that its key is the hash of its identity."""
+def _problems(file: Path, said: Mapping[tuple[str, str], Counter[str]]) -> Iterator[str]:
+    """Says where a record is not what it should be. Loading it checks that its key is the hash of its identity.
+
+    said: what the records of the folder say at the places of `_shared`, and how many of them.
+    """
     try:
         record = load_record(file)
-        for facts in (_written_twice(record), _of_files(file, record)):
+        most = (
+            (place, value, json.loads(said[place, key].most_common(1)[0][0])) for place, key, value in _shared(record)
+        )
+        others = ((f"{place}, of most records", to_jsonable(value), again) for place, value, again in most)
+        for facts in (_written_twice(record), _of_files(file, record), others):
             for place, recorded, expected in facts:
                 for inner, there, again in unequal(recorded, expected, place):
                     yield f"{inner} is {there}, expected {again}"
@@ -103,11 +115,30 @@ def _written_twice(record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     path = config.encoder["path"]
     yield "config.seed", config.seed, identity.seed
     yield "config.probe", config.probe, identity.probe
+    yield "config.data.task", config.data["task"], identity.task
     yield "data.task", record.data.task, identity.task
+    yield "data.name", record.data.name, config.data["name"] or record.data.name
+    yield "data.asked_scheme", record.data.asked_scheme or config.data["scheme"], config.data["scheme"]
+    condition = identity.condition.settings if identity.condition else {}
+    yield "config.data.control", config.data["control"], condition.get("control")
+    is_random = "random" in identity.conditions
+    yield "config.encoder.weights", config.encoder["weights"], "random" if is_random else "pretrained"
+    if is_random:
+        yield "config.encoder.weights_seed", config.encoder["weights_seed"], condition["weights_seed"]
+    yield "encoder.num_layers", encoder.num_layers, config.encoder["num_layers"] or encoder.num_layers
+    read = {**features.identity, **features.identity["window"]}
+    for name in ("context", "subword", "stride", "precision", "dtype"):
+        yield f"config.features.{name}", config.features[name], read[name]
+    if scores := [epoch.dev for epoch in record.curve]:
+        yield "best_epoch", record.best_epoch, 1 + scores.index(max(scores))
+        yield "scores.dev, as in curve", round(record.scores.dev.headline, 9), round(max(scores), 9)
     yield "features.key", features.key, identity.features
     yield "hash of features.identity", key_of(features.identity), features.key
     yield "encoder.fingerprint", encoder.fingerprint, features.identity["encoder"]
-    names = [config.encoder["name"], *[Path(path).name] * bool(path)]  # of a folder: its own, if no other was typed
+    names = [
+        config.encoder["name"],
+        *([Path(path).name] if path else []),
+    ]  # of a folder: its own, if no other was typed
     yield "encoder.name", encoder.name, encoder.name if encoder.name in names else names[0]
     yield "row", record.row, chosen.name
     yield "layers.width", record.layers.width, chosen.width
@@ -117,6 +148,18 @@ def _written_twice(record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     yield "identity.layers.normalize", identity.layers.normalize, chosen.normalize
 
 
+def _shared(record: RunRecord) -> Iterator[tuple[str, str, Any]]:
+    """Yields what runs share that are of one text, of one encoder, on the same features, or of one row."""
+    identity, encoder = record.identity, record.encoder
+    for split, sizes in to_jsonable(record.data.splits).items():
+        for name, number in sizes.items():
+            if number is not None:  # not counted by an older version
+                yield f"data.splits.{split}.{name}", identity.corpus, number
+    yield "encoder", key_of(encoder.fingerprint), [encoder.num_layers, encoder.hidden_size, encoder.lower_cases]
+    yield "features.words_without_pieces", identity.features, record.features.words_without_pieces
+    yield "parameters", key_of({**to_jsonable(identity), "seed": 0}), record.parameters
+
+
 def _of_files(file: Path, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     """Yields what a record says of its files, and what they hold; its scores, and those of its counts."""
     written = record.sha256
@@ -124,17 +167,26 @@ def _of_files(file: Path, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     yield f"sha256 of {counts_path(file).name}", written.counts, sha256
     weights = weights_path(file)
     if weights.exists():
-        yield f"sha256 of {weights.name}", written.weights, sha256_of(weights.read_bytes())
+        yield f"sha256 of {weights.name}", written.weights, sha256_of(read_regular(weights))
     for split in ("dev", "test"):
         columns = {name: column for name, column in counts[split].items() if name != "documents"}
         recorded, again = to_jsonable(getattr(record.scores, split)), to_jsonable(record.task.scores(columns))
         for name in recorded:
             yield f"scores.{split}.{name}", recorded[name], again.get(name)
+        size = {name: n for name, n in to_jsonable(getattr(record.data.splits, split)).items() if n is not None}
+        again = {"sentences": len(columns["words"])}
+        if record.task.is_per_word:
+            again |= {"words": sum(columns["words"]), "longest": max(columns["words"])}
+        if "documents" in counts[split]:
+            again["documents"] = len(set(counts[split]["documents"]))
         predictions = predictions_path(file, split)
         if predictions.exists():
-            yield f"sha256 of {predictions.name}", written.predictions.get(split), sha256_of(predictions.read_bytes())
+            sha256 = sha256_of(read_regular(predictions))
+            yield f"sha256 of {predictions.name}", written.predictions.get(split), sha256
             (_, gold, predicted), _ = read_predictions(predictions)
+            again |= record.task.sizes(gold)
             yield f"counts without {predictions.name}", columns, record.task.counts(gold, predicted)
+        yield f"data.splits.{split}", size, size | {name: n for name, n in again.items() if name in size}
 
 
 def _check_asked_for(folder: Path) -> Result:
@@ -165,6 +217,7 @@ def check_table(folder: Path) -> Result:
         return None, "not there; the end of a sweep and `probe report` write it"
     recorded = decoded(content, list[dict[str, Any]], unreadable)
     margin = recorded[0].get("margin") if recorded else None  # the rows were labelled with it
+    margin = margin if isinstance(margin, int | float) else None
     made: list[dict[str, Any]] = json.loads(render(build_rows(folder, margin), "json"))
     if len(recorded) != len(made):
         return False, f"it does not hold the {len(made)} rows that the records give; `probe report` writes it again"

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 from support.facts import names
-from support.records import expect, make_record
+from support.records import RESULTS, expect, make_record
 
 from probe.cli import dispatch
 from probe.config import UserError
+from probe.report.page import write_report
 from probe.runs import outputs
 from probe.runs.outputs import load_counts
 from probe.runs.progress import lines, status_of
@@ -202,3 +203,35 @@ def test_counts_that_unpack_to_more_than_any_run_has_are_not_read(tmp_path: Path
     monkeypatch.setattr(outputs, "MOST_BYTES", 900_000)
     with pytest.raises(UserError, match=counts.name):
         load_counts(record)
+
+
+SCREEN, RACE = RESULTS / "demo-quickstart/screen.json", RESULTS / "conll2003-mpnet-search"
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("words", {}), ("identity.screen", {}), ("identity.task", "x"), ("ranked.0.layers.indices", 3),
+     ("ranked.0.layers.indices", [1, 99]), ("ranked.0.f1", []), ("ranked.0.error", [0.5])],
+)  # fmt: skip
+def test_an_odd_value_of_a_screen_is_named(tmp_path: Path, place: str, value: object):
+    content = json.loads(SCREEN.read_text())
+    *inner, last = place.split(".")
+    functools.reduce(lambda part, name: part[int(name) if name.isdigit() else name], inner, content)[last] = value
+    content["key"] = key_of(content["identity"])
+    (tmp_path / "screen.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"screen\.json"):
+        write_report(tmp_path)
+
+
+def test_decisions_that_are_not_of_their_race_are_named(tmp_path: Path):
+    shutil.copytree(RACE, tmp_path / "race", ignore=shutil.ignore_patterns("figures"))
+    file = tmp_path / "race/decisions.json"
+    content = json.loads(file.read_text())
+    for change in ({"eliminated": {"x": {"round": 1, "why": "y"}}}, {"replaced": [["x", 1]]}):
+        file.write_text(json.dumps(content | change))
+        with pytest.raises(UserError, match=r"decisions\.json"):
+            build_rows(tmp_path / "race")
+    content["rounds"][0]["leader"] = "x"
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"decisions\.json"):
+        build_rows(tmp_path / "race")

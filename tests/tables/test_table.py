@@ -64,8 +64,8 @@ def test_a_text_that_tells_nothing_says_so_under_its_table(tmp_path: Path):
     for row, score in (("last", 1.0), ("embeddings", 0.9995)):
         for seed in (1, 2):
             data = RecordedData("demo", "spans", counts, shared={"dev in train": {"both": 21, "of": 99}})
-            make_record(tmp_path / "easy", row, seed, score, 0.9, indices=(len(row) % 7,), data=data)
-            make_record(tmp_path / "hard", row, seed, score - 0.1 * seed, 0.9, indices=(len(row) % 7,))
+            make_record(tmp_path / "easy", row, seed, score, 0.9, indices=(len(row) - 4,), data=data)
+            make_record(tmp_path / "hard", row, seed, score - 0.1 * seed, 0.9, indices=(len(row) - 4,))
     easy, hard = (render(build_rows(tmp_path / name), "md") for name in ("easy", "hard"))
     assert "21 of dev's 99" in easy
     assert "dev F1 99.95 or more" in easy

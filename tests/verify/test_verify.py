@@ -81,6 +81,16 @@ def test_an_untouched_folder_holds(results: Path):
         (lambda r: r["config"]["layers"].update(indices=[3]), ["identity.layers.indices[0]", 0, 3]),
         (lambda r: r["encoder"].update(name="other"), ["encoder.name", "other"]),
         (lambda r: r.update(row="last"), ["row", "last", "embeddings"]),
+        (lambda r: r["config"]["features"].update(stride=0.25), ["config.features.stride", 0.25, 0.5]),
+        (lambda r: r["config"]["encoder"].update(weights="random"), ["config.encoder.weights", "random"]),
+        (lambda r: r["config"]["data"].update(control=3), ["config.data.control", 3]),
+        (lambda r: r["data"].update(name="conll2003"), ["data.name", "conll2003", "tiny"]),
+        (lambda r: r["data"]["splits"]["dev"].update(words=14041), ["data.splits.dev.words", 14041]),
+        (lambda r: r["data"]["splits"]["test"].update(documents=7), ["data.splits.test.documents", 7, 10]),
+        (lambda r: r["data"]["splits"]["train"].update(words=14041), ["data.splits.train.words", 14041]),
+        (lambda r: r["encoder"].update(lower_cases=not r["encoder"]["lower_cases"]), ["encoder"]),
+        (lambda r: r.update(best_epoch=99), ["best_epoch", 99]),
+        (lambda r: [epoch.update(dev=0.999) for epoch in r["curve"]], ["curve", 0.999]),
     ],
 )
 def test_whatever_is_changed_in_a_record_is_named(results: Path, change, facts: list):
