@@ -28,7 +28,7 @@ TRIED_LINES = 10_000  # of each file
 MOST_STATES, MOST_SETTINGS = 12, 4  # from which more is tried
 COMMENT = re.compile(r"(#|%|;|//|<|\*\*|==|--|@@)(?=.*\w|\1)")  # how lines begin that are probably no words
 # Those between documents: # newdoc id = 1, ### PMID:1, ###MEDLINE:1, <doc id="1">, # hipe2022:document_id = 1
-BOUNDARY = re.compile(r"(?!</)[^\w\s][^\n=]{0,20}?(doc|pmid|medline|article|abstract)\w*|###", re.I)
+BOUNDARY = re.compile(r"(?!</)[^\w\s]+ ?[^\n=]{0,20}?(doc|pmid|medline|article|abstract)\w*|###", re.I)
 HEADER = re.compile(r"(?<![a-z])(tokens?|words?|forms?|text|sentences?|tags?|labels?|ner|pos)(?![a-z0-9])", re.I)
 Settings = dict[str, Any]
 
@@ -50,7 +50,8 @@ def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataCo
                 if is_new and len(states) < MOST_STATES and len(tried) < MOST_SETTINGS:
                     states.append((tried, str(other)))
                 continue
-            loses_documents = "comment" in tried and train.skipped["comments"] > 1 and train.documents is None
+            comments = Layout.of(replace(cfg, **tried)).comments if "comment" in tried else ()
+            loses_documents = any(COMMENT.match(f"{comment} x") for comment in comments) and train.documents is None
             start = "If its tags are not spans" if tried.get("task") == "tags" else "This reads it"
             settings = " ".join(f"data.{name}={_quoted(value)}" for name, value in tried.items())
             return f"{start}: {settings}{' (without documents)' if loses_documents else ''}"
@@ -132,8 +133,9 @@ def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> 
     cells = _cut(first, cfg.separator)
     has_tags = any(cell == "O" or ALMOST.fullmatch(cell) or BARE_PREFIX.fullmatch(cell) for cell in cells)
     names_columns = not has_tags and (len(heads) > len(set(heads)) or any(map(HEADER.search, cells)))
-    if names_columns and len(cells) > 1 and cells[0] and sum(line.startswith(cells[0]) for line in lines) == 1:
-        yield {"comment": [*old, cells[0]] if old else cells[0]}
+    start = first.partition(cells[0])[0] + cells[0]  # in CSV, a quote may stand before it
+    if names_columns and len(cells) > 1 and cells[0] and sum(line.startswith(start) for line in lines) == 1:
+        yield {"comment": [*old, start] if old else start}
     yield from [{"comment": None}] if old else []
 
 

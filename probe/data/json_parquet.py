@@ -11,7 +11,7 @@ from typing import Any
 from probe.config import UserError
 from probe.data.layout import Layout, check_fields
 from probe.data.running_text import split_text
-from probe.data.split import BYTE_ORDER_MARK, Split, SplitBuilder
+from probe.data.split import AROUND_WORD, BYTE_ORDER_MARK, Split, SplitBuilder
 from probe.data.tasks import TASKS
 from probe.system.format import reason_of
 
@@ -98,7 +98,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
             if last_id in ids:
                 raise UserError(f"{place}: document {last_id!r} continues after another; its rows must be adjacent.")
             ids.add(last_id)
-        if words and words[0] == layout.document_marker:
+        if words and AROUND_WORD.sub("", words[0]) == layout.document_marker:
             if len(words) > 1:
                 raise UserError(f"{place}: {words[0]} begins a row of {len(words)} words; it must be the only one.")
             document, is_marked = document + 1, True

@@ -21,6 +21,7 @@ WARNING = "WARNING: "  # begins a line
 MOST = 20_000  # words of train that are checked
 ONE_TAG = 0.98  # of all tags
 UNIQUE = 0.1  # different tags per word; words and lemmas have more, tags have fewer
+LONGEST_MEAN = 300  # words per sentence
 LONG_ENOUGH = 5  # words; any two texts share shorter sentences
 SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 
@@ -33,6 +34,8 @@ def data_warnings(cfg: DataConfig, train: Split, about: Mapping[str, Any]) -> li
     table = table_of(train, MOST)
     words = list(islice(chain.from_iterable(train.words), MOST))
     found = list(_numbers(train, words, table)) or [*_affixes(words), *on_shared(about.get("shared", {}))]
+    if train.num_words > LONGEST_MEAN * len(train.words):
+        found.append(f"sentences have {train.num_words // len(train.words)} words on average: are empty lines missing?")
     return [*found, *_header(train), *_tags(cfg, train, table, "scheme" in about)]
 
 

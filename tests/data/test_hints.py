@@ -61,6 +61,12 @@ CONLLU += "1\tRome\tRome\tPROPN\tNNP\t_\t0\troot\t_\t_\n"
         (KAGGLE, [], ENGLISH, ["word_column=1", "Sentence #"]),
         (KAGGLE.replace("\t", ","), [], ENGLISH, ["separator=comma", "word_column=1", "Sentence #"]),
         (TABS.replace("\t", ","), [], ENGLISH, ["separator=comma"]),
+        (
+            re.sub(r"([^\t\n]*)(\t|\n)", r'"\1"\2', KAGGLE).replace("\t", ","),
+            [],
+            ENGLISH,
+            ["separator=comma", "Sentence #"],
+        ),
         ('"EU, ""x""",B-ORG\n@,O\n,\n",",O\n', [], [['EU, "x"', "won"], [","]], ["separator=comma"]),
         ("word,tag\n" + TABS.replace("\t", ","), [], ENGLISH, ["separator=comma", "comment=word"]),
         ("token\tner\n" + TABS, [], ENGLISH, ["comment=token"]),
@@ -99,6 +105,7 @@ def test_what_a_message_says_reads_the_file(
             "#begin document (a); part 000\n{}#end document\n#begin document (b)\nx\tO\n#end document\n",
             "#begin document",
         ),
+        ("=== Article 1 ===\n{}=== Article 2 ===\nx\tO\n", "=== Article"),
         ("<doc id=1>\n{}</doc>\n<doc id=2>\nx\tO\n</doc>\n", "<doc"),
     ],
 )
@@ -110,12 +117,12 @@ def test_lines_that_look_like_document_boundaries_are_offered_as_such(tmp_path: 
 
 
 def test_a_hint_that_loses_documents_says_so(tmp_path: Path):
-    for comment in ("# made by x\n# in May\n", "# newdoc id = a\n# text = x\n"):
+    for comment in ("# made by x\n", "# newdoc id = a\n# text = x\n", "token\ttag\n"):
         for name, word in FILES.items():
             (tmp_path / f"{name}.txt").write_text(comment + TABS.replace("@", word))
         with pytest.raises(UserError) as caught:
             load_corpus(configs_of(["data=columns", f"data.path={tmp_path}"])[0][0].data)
-        assert ("without documents" in str(caught.value)) == ("newdoc" not in comment)
+        assert ("without documents" in str(caught.value)) == ("made" in comment)
 
 
 @pytest.mark.parametrize(

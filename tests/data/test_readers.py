@@ -210,7 +210,7 @@ def test_documents_come_from_a_column_or_from_rows_that_mark_them():
     scattered = dataset(["B-LOC", "B-PER", "O"], document_id=["a", "b", "a"])
     with pytest.raises(UserError, match="made:3: .*'a'"):
         read_dataset(scattered, with_ids, "made")
-    marked = dataset(["B-LOC", "B-PER", "O"]).add_item({"tokens": ["-DOCSTART-"], "ner_tags": [2]})
+    marked = dataset(["B-LOC", "B-PER", "O"]).add_item({"tokens": ["-DOCSTART- "], "ner_tags": [2]})
     marked = marked.add_item({"tokens": ["x"], "ner_tags": [2]})
     split = read_dataset(marked, PLAIN, "made")
     assert split.documents == [1, 1, 2]

@@ -194,6 +194,12 @@ def test_digits_behind_words_a_shared_beginning_and_names_of_columns_are_noticed
         assert warned(config, folder, texts, task="tags", comment=comment) == []
 
 
+def test_a_text_without_empty_lines_is_noticed(config: Config, folder: Path):
+    texts = {name: re.sub("\n+", "\n", text) for name, text in as_columns("{word}\t{tag}").items()}
+    (odd,) = warned(config, folder, texts)
+    names(odd, load_corpus(config.data).splits["train"].num_words)
+
+
 def test_tags_that_are_nearly_all_one_are_noticed(config: Config, folder: Path):
     texts = as_columns("{word}\t{tag}")
     texts["train"] = re.sub(r"\t[BI]-\w+", "\tO", texts["train"]) + "\nHull\tB-LOC\nAcme\tB-ORG\nAna\tB-PER\n"
