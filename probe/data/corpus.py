@@ -26,7 +26,7 @@ from probe.data.task import Task
 from probe.data.tasks import SPANS, task_of
 from probe.data.warnings import WARNING, data_warnings, shared_sentences
 from probe.system import hub
-from probe.system.files import similar_folder
+from probe.system.files import did_you_mean
 from probe.system.format import escape_invisible, first_few
 
 SPLITS = ("train", "dev", "test")
@@ -181,10 +181,12 @@ def read_splits(cfg: DataConfig, most_lines: int | None = None) -> dict[str, Spl
     else:
         folder = BUNDLED_FOLDER if cfg.path == BUNDLED else Path(cfg.path).expanduser()
         if not folder.is_dir():
-            found = "that is a file; name its folder, and the file" if folder.is_file() else "there is no such folder"
+            found = f"there is no such folder.{did_you_mean('data.path', folder)}"
+            if folder.is_file():
+                found = "that is a file; name its folder, and the file."
             raise UserError(
-                f"data.path={cfg.path}: {found}.{similar_folder(folder)} It should hold {cfg.train}, {cfg.dev} and "
-                f"{cfg.test} (data.train=NAME, ...)."
+                f"data.path={cfg.path}: {found} It should hold {cfg.train}, {cfg.dev} and {cfg.test} "
+                "(data.train=NAME, ...)."
             )
         splits = {}
         there = first_few(

@@ -20,8 +20,8 @@ from probe.config import EncoderConfig, UserError
 from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
 from probe.system import hub
-from probe.system.files import sha256_of, sha256_of_file, write_atomically
-from probe.system.format import closest, first_few, reason_of
+from probe.system.files import did_you_mean, sha256_of, sha256_of_file, write_atomically
+from probe.system.format import first_few, reason_of
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, and the sha256 of the weights there.
 PACKAGED = {
@@ -228,11 +228,7 @@ def local_folder(path: str) -> Path:
     if folder.is_file():
         raise UserError(f"{typed} is a file. Type the folder that holds config.json: encoder.path={folder.parent}")
     if not folder.is_dir():
-        missing = next(part for part in (*reversed(folder.parents), folder) if not part.is_dir())
-        there = [child.name for child in missing.parent.iterdir() if child.is_dir()] if missing.parent.is_dir() else []
-        close = closest(missing.name, there)
-        hint = f" Did you mean encoder.path={missing.parent / close / folder.relative_to(missing)}?" if close else ""
-        raise UserError(f"{typed}: there is no such folder.{hint}")
+        raise UserError(f"{typed}: there is no such folder.{did_you_mean('encoder.path', folder)}")
     if (folder / "config.json").is_file():
         return folder
     below = [file for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/config.json"))]

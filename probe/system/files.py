@@ -109,11 +109,12 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, text + "\n")
 
 
-def similar_folder(folder: Path) -> str:
-    """Returns a hint at the folder of the most similar name in the same place; empty if there is none."""
-    there = [other.name for other in folder.parent.iterdir() if other.is_dir()] if folder.parent.is_dir() else []
-    close = closest(folder.name, there)
-    return f" Did you mean {folder.with_name(close)}?" if close else ""
+def did_you_mean(setting: str, folder: Path) -> str:
+    """Returns a hint for a folder that does not exist: the setting with the most similar path; empty without one."""
+    missing = next(part for part in (*reversed(folder.parents), folder) if not part.is_dir())
+    there = [child.name for child in missing.parent.iterdir() if child.is_dir()] if missing.parent.is_dir() else []
+    close = closest(missing.name, there)
+    return f" Did you mean {setting}={missing.parent / close / folder.relative_to(missing)}?" if close else ""
 
 
 def why_not_writable(folder: Path, needed: int = 0) -> str | None:

@@ -105,7 +105,9 @@ def test_a_mistyped_folder_leads_to_the_closest(command: str, typed, tmp_path: P
 
 def test_a_mistyped_folder_of_a_corpus_leads_to_the_closest(typed, tmp_path: Path):
     (tmp_path / "my corpus").mkdir()
-    names(typed("data=columns", f"data.path={tmp_path}/my corpse").stderr, f"{tmp_path}/my corpus?")
+    (tmp_path / "my corpus" / "tagged").mkdir()
+    for wrong, right in (("my corpse", "my corpus"), ("my corpse/tagged", "my corpus/tagged")):
+        names(typed("data=columns", f"data.path={tmp_path}/{wrong}").stderr, f"data.path={tmp_path}/{right}?")
 
 
 def test_a_plus_that_hydra_needs_or_refuses_may_be_left_out_or_typed(typed):
