@@ -65,7 +65,9 @@ def train(arguments: list[str]) -> int:
     if launcher is not None:
         folder = Path(configs[0].results_dir)
         job = submit(typed, launcher, folder)
-        print(f"Submitted as job {job}. To stop it: scancel {job}. To look: probe sweep-status {folder}")
+        print(
+            f"Submitted as job {job}. To stop it: scancel {job}. To look: probe sweep-status {shlex.quote(str(folder))}"
+        )
         return 0
     if is_sweep:
         return _train_sweep(configs, command)

@@ -89,6 +89,9 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
         if replace or not path.exists():
             temporary.replace(path)
             _sync_folder(path.parent)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk names none
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
