@@ -87,7 +87,8 @@ def test_a_fine_tuned_run_verifies_reruns_and_touches_no_store(make: Make, tmp_p
     assert [check.line() for check in check_files(tmp_path / "out") if check.ok is False] == []
     assert run(make(*TUNED), quiet) == record, "done already"
     (check,) = rerun([record], config_of, [])
-    assert (check.ok, check.detail) == (True, "the same bits")
+    assert check.ok
+    assert check.detail.startswith("the same bits")
     assert not stored(tmp_path)
 
 

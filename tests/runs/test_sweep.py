@@ -157,8 +157,8 @@ def test_runs_of_another_command_are_told_before_training(
     inputs: list[str], typed: Callable, monkeypatch: pytest.MonkeyPatch
 ):
     sweep = ["-m", "layers=last", "seed=1", "results_dir=out", "jobs=1", *inputs]
-    monkeypatch.setattr("probe.runs.sweep.running_here", lambda folder: 3)
-    names(typed(*sweep).stdout, "3 runs of another command")
+    monkeypatch.setattr("probe.runs.sweep.running_here", lambda folder: 37)
+    names(typed(*sweep).stdout, "37 runs")
 
 
 @pytest.mark.parametrize("other", ["makes it", "leaves it"])
