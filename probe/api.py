@@ -116,7 +116,7 @@ def results(folder: str | Path, margin: float | None = None) -> Results:
     >>> import probe
     >>> found = probe.results("results/demo-minilm")
     >>> found.recommendation.use.name, found.recommendation.use.indices, found.recommendation.use.margin
-    ('concat_last_four', [3, 4, 5, 6], 0.5)
+    ('concat_last_four', [3, 4, 5, 6], 1.0)
     >>> print(found.recommendation)  # doctest: +ELLIPSIS
     Use concat_last_four (layers 3..6): ...
     >>> found.table[["row", "layers", "n", "label"]].tail(2).values.tolist()

@@ -68,7 +68,7 @@ def test_results_hold_the_rows_runs_and_recommendation_of_the_folder():
     assert all(Path(file).is_file() for file in found.runs["record"])
     use = found.recommendation.use
     assert use is not None
-    names(str(found.recommendation), use.name, use.layers_as_text, use.margin)
+    names(str(found.recommendation), use.name, use.layers_as_text, f"{use.margin:g}")
     assert {row.margin for row in probe.results(DEMO, margin=2).rows} == {2}
     assert found.problems == []
 

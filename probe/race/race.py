@@ -103,7 +103,7 @@ def dev_run(path: Path) -> DevRun:
     """Reads what a race may see of a record: nothing of test. Raises UserError."""
     record = load_record(path)
     dev = SplitCounts.of(load_counts(path)[0]["dev"])
-    return DevRun(record.scores.dev.headline, record.outcome, dev.influence(dev.documents))
+    return DevRun(record.scores.dev.headline, record.outcome, dev.influence())
 
 
 def _rules(num_rows: int, seeds: Sequence[int]) -> Rules:

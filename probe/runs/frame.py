@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,11 @@ READ = ("context", "subword", "stride", "precision", "dtype")
 
 @dataclass(frozen=True)
 class Run:
-    """Holds a line of the frame. file, record: None for a run that was asked for and has no record."""
+    """Holds a line of the frame.
+
+    file, record: None for a run that was asked for and has no record. asked: when a sweep first asked for it; empty for
+    a run of older sweeps, None if none did.
+    """
 
     name: str  # of its row
     identity: RunIdentity
@@ -26,6 +30,7 @@ class Run:
     setting: Setting
     file: Path | None = None
     record: RunRecord | None = None
+    asked: str | None = None
 
     @property
     def encoder(self) -> str:
@@ -78,5 +83,6 @@ def frame(folder: Path) -> list[Run]:
     """Returns the runs of a results folder."""
     runs = {record.key: run_of(file, record) for file, record in load_records(folder).items()}
     for asked in read_expected(folder):
-        runs.setdefault(asked.key, Run(asked.row, asked.identity, asked.width, asked.setting))
+        run = runs.get(asked.key, Run(asked.row, asked.identity, asked.width, asked.setting))
+        runs[asked.key] = replace(run, asked=asked.asked)
     return list(runs.values())

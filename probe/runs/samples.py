@@ -6,7 +6,7 @@ The influence comes from the counts next to a record. A race reads those of dev 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +16,14 @@ from probe.runs.outputs import load_counts
 from probe.runs.records import Records
 from probe.scoring.compare import Sample
 from probe.scoring.metrics import Counts, Scores, by_sentence
-from probe.scoring.significance import influence, units_of
+from probe.scoring.significance import FEWEST_UNITS, effective_number, influence, units_of, with_neighbours
 
 SPLITS = ("dev", "test")
 
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Holds a run's counts on one split. documents: of each sentence.
+    """Holds a run's counts on one split. documents: of each sentence; None: unknown.
 
     counts: (sentences, 3), gold, predicted, correct; of all types, or of one.
     """
@@ -36,9 +36,15 @@ class SplitCounts:
         documents = np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
         return cls(by_sentence(counts, kind), documents)
 
-    def influence(self, others: np.ndarray | None) -> np.ndarray:
-        """Returns how much each unit moves the score. others: documents of a run to be paired with, if any."""
-        return influence(self.counts, units_of(self.documents, others))
+    def units(self) -> tuple[np.ndarray, str, float]:
+        """Returns the unit of each sentence, what units are called, and their effective number."""
+        units, name = units_of(len(self.counts), self.documents)
+        return units, name, effective_number(self.counts, units)
+
+    def influence(self) -> np.ndarray | None:
+        """Returns how much each unit of the text moves the score; None if the text has too few for an error."""
+        units, _, effective = self.units()
+        return influence(self.counts, units) if effective >= FEWEST_UNITS else None
 
 
 Load = Callable[[Path], dict[str, SplitCounts] | None]
@@ -59,24 +65,46 @@ def run_counts(file: Path, kind: str | None = None) -> dict[str, SplitCounts] | 
 def samples_of(
     rows: Sequence[Records], split: str, load: Load, kind: str | None = None
 ) -> tuple[list[Sample], str | None]:
-    """Returns the rows' scores on a split with the influence of each unit of its text, and the name of these units.
+    """Returns the rows' scores on a split with the influence of each unit of its text, and says what these units are.
 
     load: returns a run's counts, of all types or of this kind. kind: scores are the F1 of it; None: the headline.
-    Units are documents if all rows have the same ones, and enough of them, else sentences. Rows that were scored on
-    different texts have separate units. Without the counts of every run there are no units: None.
+    Units are documents if all rows have the same ones, else blocks of sentences. A text of too few units gives no
+    influence. Rows that were scored on different texts have separate units. Without the counts of every run there are
+    no units: None.
     """
     scores = [[_score(getattr(record.scores, split), kind) for record in records.values()] for records in rows]
+    alone = [Sample(own) for own in scores]
     known = [[one[split] for file in records if (one := load(file)) is not None] for records in rows]
     is_whole = all(len(one) == len(row) for one, row in zip(known, rows, strict=True))
     if not is_whole or any(len({run.counts.shape for run in row}) > 1 for row in known):
-        return [Sample(own) for own in scores], None
-    units = known[0][0].documents
-    for row in known:
-        units = units_of(units, row[0].documents)
-    texts = [row[0].counts[:, 0].tobytes() for row in known]  # identified by their gold items
-    influences = [np.stack([run.influence(units) for run in row]) for row in known]
-    samples = [Sample(own, one) for own, one in zip(scores, _side_by_side(influences, texts), strict=True)]
-    return samples, "sentences" if units is None else "documents"
+        return alone, None
+    influences, units = influences_of(known)
+    return [Sample(own, one) for own, one in zip(scores, influences, strict=True)] if influences else alone, units
+
+
+def influences_of(rows: Sequence[Sequence[SplitCounts]]) -> tuple[list[np.ndarray] | None, str]:
+    """Returns how much each unit of the text moves each run's score, (runs, U) of each row, and says what units are.
+
+    None if the text has too few units, or too unequal ones, to say how much scores vary over it.
+    """
+    texts = [row[0].counts[:, 0].tobytes() for row in rows]  # identified by their gold items
+    for text in set(texts):
+        runs = [run for row, own in zip(rows, texts, strict=True) if own == text for run in row]
+        if len({None if run.documents is None else run.documents.tobytes() for run in runs}) > 1:
+            rows = [
+                [replace(run, documents=None) for run in row] if own == text else row
+                for row, own in zip(rows, texts, strict=True)
+            ]
+    units, names, numbers = zip(*(row[0].units() for row in rows), strict=True)
+    fewest = int(np.argmin(numbers))
+    there = f"{units[fewest].max() + 1:,} {names[fewest]}, as good as {numbers[fewest]:.0f} of equal length"
+    if numbers[fewest] < FEWEST_UNITS:
+        return None, there
+    moves = [np.stack([influence(run.counts, own) for run in row]) for row, own in zip(rows, units, strict=True)]
+    moves = _side_by_side(moves, texts)
+    if all(row[0].documents is not None for row in rows):
+        return moves, there
+    return with_neighbours(moves), there
 
 
 def _score(scores: Scores, kind: str | None) -> float:

@@ -4,7 +4,8 @@ so that a narrower sweep does not hide what a wider one left open."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from probe.config import UserError
@@ -32,13 +33,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class RequestedRun:
-    """A run that a sweep asked for. width: values a word."""
+    """A run that a sweep asked for. width: values a word. asked: when a sweep first did, in UTC."""
 
     key: str
     row: str
     identity: RunIdentity
     width: int
     setting: Setting
+    asked: str = ""
 
     @property
     def label(self) -> str:
@@ -59,7 +61,9 @@ def write_expected(results_dir: Path, runs: list[RequestedRun]) -> None:
     lock = results_dir / "logs" / "sweep.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with wait_for_lock(lock):
-        merged = {run.key: run for run in [*read_expected(results_dir), *runs]}
+        before, now = read_expected(results_dir), datetime.now(UTC).isoformat(timespec="seconds")
+        asked = {run.key: run.asked for run in before}
+        merged = {run.key: replace(run, asked=asked.get(run.key, now)) for run in [*before, *runs]}
         write_json(results_dir / SWEEP, {"runs": [*merged.values()]})
         lock.unlink(missing_ok=True)
 

@@ -12,6 +12,11 @@ A row's variance over seeds is the larger of its own and the pooled one, so that
 is not judged by their spread. Critical values come from simulated tables of equally good rows, with the same numbers of
 seeds and the same rule. So they allow for that rule, for few seeds, and for the number of compared rows.
 
+Whoever adds seeds looks at a table more than once, and would call some row worse by luck sooner or later. So a table's
+error is spent over its looks (Lan & DeMets 1983): the first table may be wrong in 5 % x (1 - seeds^-1.5) of cases, and
+each later one in what its runs add to this share. Nobody has to plan the number of seeds, and no number of looks is
+wrong in more than 5 % of cases.
+
 K rows, S seeds at most, U units of text, N simulated tables.
 """
 
@@ -28,6 +33,8 @@ from probe.scoring.significance import CONFIDENCE
 
 LUCK = 2.0  # standard errors by which a row with fewer seeds must lead to be called the best
 SIMULATED = 20_000
+LOSSES = 4_000  # draws of the rows' true scores
+SPENDING = 1.5  # 1 leaves more to later looks, and the first loses twice as much of its power
 MOST_DRAWS = 8_000_000  # of one simulation: bounds the memory if a table has many rows
 MOST_FREEDOM = 2_000  # degrees of freedom beyond which a variance counts as known
 
@@ -37,11 +44,13 @@ class Sample:
     """Holds one row's scores on one split.
 
     scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text moves each score (see
-    `significance.influence`); None if there are no counts.
+    `significance.influence`); None if there are no counts. looks: the number of the table that first had each score;
+    empty: all were in one table.
     """
 
     scores: Sequence[float]
     influence: np.ndarray | None = None
+    looks: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,11 @@ def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
     variance.
     """
     n = there.sum(-1)
-    means = (scores * there).sum(-1) / n
+    means = (scores * there).sum(-1) / np.maximum(1, n)
     squares = (((scores - means[..., None]) * there) ** 2).sum(-1)
-    pooled = squares.sum(-1, keepdims=True) / max(1, int((n - 1).sum()))
-    return np.maximum(pooled, squares / np.maximum(1, n - 1))
+    freedom = np.maximum(0, n - 1)
+    pooled = squares.sum(-1, keepdims=True) / max(1, int(freedom.sum()))
+    return np.maximum(pooled, squares / np.maximum(1, freedom))
 
 
 def place_of_best(means: np.ndarray, n: np.ndarray, variances: np.ndarray) -> np.ndarray:
@@ -77,7 +87,8 @@ def place_of_best(means: np.ndarray, n: np.ndarray, variances: np.ndarray) -> np
     what its missing seeds could change. With equal numbers of seeds nothing is lost. means: (K, ...). n: (K,).
     variances: (K, ...), as `seed_variances` estimates them. Returns (...).
     """
-    missing = (1 / n - 1 / n.max()).reshape(-1, *[1] * (means.ndim - 1))
+    with np.errstate(divide="ignore"):  # a row without seeds loses everything
+        missing = (1 / n - 1 / n.max()).reshape(-1, *[1] * (means.ndim - 1))
     return np.asarray((means - LUCK * np.sqrt(variances.min(0) * missing)).argmax(0))
 
 
@@ -99,6 +110,7 @@ class Comparison:
             scores[place, : len(row.scores)] = row.scores
         there = np.arange(scores.shape[1]) < self.n[:, None]
         self.means = (scores * there).sum(1) / self.n
+        self.looks = _looks([row.looks or [0] * len(row.scores) for row in rows])
         self.variances = seed_variances(scores, there)
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
@@ -119,20 +131,26 @@ class Comparison:
         return float(over_seeds[a] + over_seeds[b]), float(_between(self.text, a)[b])
 
     def difference(self, a: int, b: int) -> tuple[float, list[float]]:
-        """Returns a - b and its 95 % interval, for two rows that were chosen before their scores were seen."""
+        """Returns a - b and its 95 % interval, for two rows that were chosen before their scores were seen.
+
+        It holds at one look at the two.
+        """
         centre = float(self.means[a] - self.means[b])
-        reach = self.error(a, b) * self._simulation.between(a, b)
+        reach = self.error(a, b) * self._simulation.last.between(a, b)
         return centre, [centre - reach, centre + reach]
 
     def p(self, a: int, b: int) -> float:
-        """Returns the two-sided p-value of no difference: the share of simulated tables with one as large."""
+        """Returns the two-sided p-value of no difference at one look.
+
+        It is the share of simulated tables with a difference as large.
+        """
         reached = abs(float(self.means[a] - self.means[b])) / max(self.error(a, b), 1e-12)
-        return float((np.abs(self._simulation.t(a, b)) >= reached).mean())
+        return float((np.abs(self._simulation.last.t(a, b)) >= reached).mean())
 
     def mean(self, a: int) -> list[float]:
-        """Returns the 95 % interval of a row's mean."""
+        """Returns the 95 % interval of a row's mean, at one look."""
         error = np.sqrt(self.variances[a] / self.n[a] + max(0.0, self.text[a, a]))
-        reach = float(error) * self._simulation.of_mean(a)
+        reach = float(error) * self._simulation.last.of_mean(a)
         return [float(self.means[a]) - reach, float(self.means[a]) + reach]
 
     @property
@@ -157,6 +175,18 @@ class Comparison:
             bounds.append([min(0.0, float(lows.min())), min(0.0, high)])
         return bounds
 
+    def expected_loss(self) -> np.ndarray:
+        """Returns how much each row is expected to lose against the truly best one: (K,).
+
+        The true scores are taken to be normal around the measured means (a flat prior), with the errors of this table.
+        """
+        rows = len(self.n)
+        covariance = np.diag(self.variances / self.n) + self.text
+        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+        root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+        true = self.means + np.random.default_rng(0).standard_normal((LOSSES, rows)) @ root
+        return np.asarray((true.max(1, keepdims=True) - true).mean(0))
+
     def components(self, row: int) -> Components:
         if not self.over_text:
             return Components(None, None, None)
@@ -175,13 +205,20 @@ class Comparison:
         return squared
 
     @functools.cached_property
-    def _simulation(self) -> _Simulation:
+    def _simulation(self) -> _Simulations:
         pooled = float(self.variances.min())  # some row's own variance is not larger
         # One standard error more than estimated: critical values fall with the text's share of the variance, and few
         # seeds estimate that share badly.
         pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5
         relative = self.text / pooled if pooled > 0 else np.zeros_like(self.text)
-        return _simulated(tuple(self.n.tolist()), tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
+        return _simulated(self.looks, tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
+
+
+def _looks(looks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Returns the number of seeds of each row at each look that could tell rows apart: one with two seeds of a row."""
+    numbers = sorted({number for row in looks for number in row})
+    found = [tuple(sum(own <= number for own in row) for row in looks) for number in numbers]
+    return tuple(n for n in found if max(n) > 1)
 
 
 def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -190,7 +227,7 @@ def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray
     The covariance excludes the seed x text part.
     """
     units = influences[0].shape[1]
-    factor = units / max(1, units - 1)
+    factor = (units - 1) / units
     means = np.stack([one.mean(0) for one in influences])  # (K, U)
     covariance = factor * means @ means.T
     squares = np.array([((one - one.mean(0)) ** 2).sum() for one in influences])
@@ -218,9 +255,8 @@ def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
     if len(means) > 1 and variances.sum() > 0:
         remaining = np.trace(text) - text.mean() * len(text)  # of the sum of the variances of the rows' differences
         excess /= max(0.1, float(remaining / variances.sum())) ** 2
-    freedom = np.clip(2 / excess if excess > 0 else MOST_FREEDOM, len(means) + 1, MOST_FREEDOM)
-    steps = math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # so that a simulation serves many tables
-    return max(steps, len(means) + 1)  # fewer give no estimate for as many rows
+    freedom = np.clip(2 / excess if excess > 0 else MOST_FREEDOM, 2, MOST_FREEDOM)
+    return math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # steps, so that a simulation serves many tables
 
 
 def _between(covariance: np.ndarray, a: int) -> np.ndarray:
@@ -230,25 +266,27 @@ def _between(covariance: np.ndarray, a: int) -> np.ndarray:
 
 
 class _Simulation:
-    """Simulates tables of equally good rows, and how large their differences are in standard errors.
+    """Simulates a look at tables of equally good rows, and how large their differences are in standard errors.
 
-    text: (K, K), in units of the variance over seeds. Each table estimates it with `freedom` degrees of freedom.
-    errors: (N, K), of the means. A block of B tables at a time, so that memory does not grow with K^2 N.
+    n: the number of seeds of each row. text: (K, K), in units of the variance over seeds. Each table estimates it with
+    `freedom` degrees of freedom.
+    errors: (N, K), of the means. above: (N, K), how far any other row is above each. widest: (N,), the difference
+    between the best and any other row. A block of B tables at a time, so that memory does not grow with K^2 N.
     """
 
-    def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
-        means, self._over_seeds, moves = _draws(n)
+    def __init__(self, n: tuple[int, ...], tables: int, text: np.ndarray, freedom: int) -> None:
+        means, variances, moves = _draws(n, tables)
+        with np.errstate(divide="ignore"):  # a row without seeds is not above or below another
+            self._over_seeds = variances / np.array(n, dtype=np.float32)
         values, vectors = np.linalg.eigh((text + text.T) / 2)
         # The symmetric root does not depend on the signs and order of eigenvectors, which differ between CPUs.
         self._root = (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T).astype(np.float32)
         self._freedom = freedom
         self.means = means + moves @ self._root  # (N, K)
-        best = place_of_best(self.means.T, np.array(n), (self._over_seeds * np.array(n)).T)
+        best = place_of_best(self.means.T, np.array(n), variances.T)
         blocks = [(errors, t.max(2), t.min(2)) for errors, t in self._blocks()]
-        self.errors, above, below = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        # Two critical values, which 95 % of tables do not exceed. The first is by row how far any other row is above
-        # it (one-sided, many to one; (K,)). The second is the difference between the best and any other row.
-        self.limits = np.array([_quantile(row) for row in above.T]), _quantile(-below[np.arange(len(best)), best])
+        self.errors, self.above, below = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        self.widest = -below[np.arange(len(best)), best]
 
     def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields the errors of the means, (B, K), and t, (B, K, K): how far b is above a in table i, at [i, a, b]."""
@@ -281,41 +319,77 @@ class _Simulation:
         return _quantile(np.abs(self.means[:, a]) / self.errors[:, a])
 
 
+class _Simulations:
+    """Simulates several looks at the same tables, and gives the critical values of the last look.
+
+    looks: the number of seeds of each row at each look. 95 % of tables exceed no critical value at any look. limits:
+    two critical values. The first is by row how far any other row is above it (one-sided, many to one; (K,)). The
+    second is the difference between the best and any other row.
+    """
+
+    def __init__(self, looks: tuple[tuple[int, ...], ...], text: tuple[float, ...], freedom: int) -> None:
+        most = looks[-1]
+        tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // (sum(most) + len(most) ** 2))))
+        self._looks = [_look(n, tables, text, freedom) for n in looks]
+        self.last = self._looks[-1]
+        rows_at_first = sum(n > 0 for n in looks[0])
+        self._spent = [(1 - CONFIDENCE) * (1 - (rows_at_first / sum(n)) ** SPENDING) for n in looks]
+        above = [self._critical([look.above[:, row] for look in self._looks]) for row in range(len(looks[0]))]
+        self.limits = np.array(above), self._critical([look.widest for look in self._looks])
+
+    def _critical(self, values: Sequence[np.ndarray]) -> float:
+        """Returns the critical value of the last look, one standard error of the simulation on the safe side.
+
+        values: (N,) at each look. A table that exceeds a look's critical value has spent its error.
+        """
+        inside, limit = np.ones(len(values[0]), dtype=bool), math.inf
+        for at_look, spent in zip(values, self._spent, strict=True):
+            safe = spent - (spent * (1 - spent) / len(inside)) ** 0.5
+            may_exceed = max(0, int(safe * len(inside)) - int((~inside).sum()))
+            limit = float(np.sort(at_look[inside])[-may_exceed - 1])
+            inside &= at_look <= limit
+        return limit
+
+
 @functools.lru_cache(maxsize=4)
 def _wishart_roots(block: int, tables: int, rows: int, freedom: int) -> np.ndarray:
     """Draws roots of estimates of the unit matrix with `freedom` degrees of freedom (Bartlett's decomposition).
 
-    Returns (B, K, K): each times its transpose is an estimate.
+    Returns (B, K, K): each times its transpose is an estimate. With fewer degrees of freedom than rows, it is singular.
     """
     if freedom >= MOST_FREEDOM:
         return np.eye(rows, dtype=np.float32)[None]
     draw = np.random.default_rng(1 + block)
     roots = draw.standard_normal((tables, rows, rows))
     roots *= np.tri(rows)
-    diagonal = np.arange(rows)
-    roots[:, diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, rows)))
+    roots[:, :, freedom:] = 0
+    diagonal = np.arange(min(rows, freedom))
+    roots[:, diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, len(diagonal))))
     roots /= math.sqrt(freedom)
     return roots.astype(np.float32)
 
 
 @functools.lru_cache(maxsize=16)
-def _simulated(n: tuple[int, ...], text: tuple[float, ...], freedom: int) -> _Simulation:
-    return _Simulation(n, np.array(text).reshape(len(n), len(n)), freedom)
+def _simulated(looks: tuple[tuple[int, ...], ...], text: tuple[float, ...], freedom: int) -> _Simulations:
+    return _Simulations(looks, text, freedom)
+
+
+@functools.lru_cache(maxsize=32)
+def _look(n: tuple[int, ...], tables: int, text: tuple[float, ...], freedom: int) -> _Simulation:
+    return _Simulation(n, tables, np.array(text).reshape(len(n), len(n)), freedom)
 
 
 @functools.lru_cache(maxsize=8)
-def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws tables of equally good rows with n seeds each.
+def _draws(n: tuple[int, ...], tables: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws tables of equally good rows with n seeds each; more seeds of the same tables add to them.
 
-    Returns means and their estimated variances without a text, and standard normal values for the text. Each (N, K).
+    Returns means, the estimated variances of a single run, and standard normal values for the text. Each (N, K).
     """
-    tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // (sum(n) + len(n) ** 2))))
-    draw = np.random.default_rng(0)
-    seeds = np.array(n)
-    there = np.arange(max(n)) < seeds[:, None]
-    scores = draw.standard_normal((tables, len(n), max(n)))  # (N, K, S)
-    means, variances = (scores * there).sum(-1) / seeds, seed_variances(scores, there) / seeds
-    moves = draw.standard_normal((tables, len(n)))
+    there = np.arange(max(n)) < np.array(n)[:, None]
+    by_seed = [np.random.default_rng([0, seed]).standard_normal((tables, len(n))) for seed in range(max(n))]
+    scores = np.stack(by_seed, -1)  # (N, K, S)
+    means, variances = (scores * there).sum(-1) / np.maximum(1, n), seed_variances(scores, there)
+    moves = np.random.default_rng([1]).standard_normal((tables, len(n)))
     return means.astype(np.float32), variances.astype(np.float32), moves.astype(np.float32)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from probe.conditions import MAIN
 from probe.runs.samples import SPLITS, run_counts, samples_of
@@ -32,17 +33,34 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
     if len(ranked) < 2 or max(row.n for row in ranked) < 2:
         return
     load = functools.cache(run_counts)
-    on = {split: Comparison(samples_of([row.records for row in ranked], split, load)[0]) for split in SPLITS}
+    sampled = {split: samples_of([row.records for row in ranked], split, load) for split in SPLITS}
+    looks = looks_of(ranked)
+    on = {
+        split: Comparison([replace(one, looks=own) for one, own in zip(samples, looks, strict=True)])
+        for split, (samples, _) in sampled.items()
+    }
     dev = on["dev"]
+    losses = dev.expected_loss().tolist()
     for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
         row.intervals = {split: compared.mean(place) for split, compared in on.items()}
-        row.behind, row.over_text = behind, dev.over_text
+        row.behind, row.over_text, row.units, row.looks = behind, dev.over_text, sampled["dev"][1], len(dev.looks)
+        row.loss = losses[place]
         row.difference = float(dev.means[place] - dev.means[dev.best])
         row.label = _label(behind, margin / 100)
         if place == dev.best:
             row.label = BEST
         else:
             row.error = dev.error_parts(place, dev.best)
+
+
+def looks_of(rows: Sequence[Row]) -> list[list[int]]:
+    """Returns the number of the table that first had each run of each row, as `Sample.looks`.
+
+    A sweep's runs come into one table. Runs that no sweep asked for come after those of sweeps.
+    """
+    asked = [["~" if (at := row.asked.get(file)) is None else at for file in row.records] for row in rows]
+    numbers = {at: number for number, at in enumerate(sorted({at for own in asked for at in own}))}
+    return [[numbers[at] for at in own] for own in asked]
 
 
 def _label(behind: Sequence[float], margin: float) -> str:

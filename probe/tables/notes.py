@@ -72,12 +72,14 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     lines = []
     best = next((row for row in rows if row.label == BEST), None)
     if best and {"behind", "label"} & {*columns}:
-        over = "seeds and text" if best.over_text else "seeds (counts are missing)"
+        over = f"seeds and text ({best.units})" if best.over_text else f"seeds alone ({_why_not_text(best.units)})"
         lines.append(
             "behind the best: the difference of dev means; in brackets how far the row lies behind the truly best one, "
             f"over {over}, with 95 % confidence for all rows at once (Hsu 1984). within the "
             f"margin: all of it is above -{best.margin:g}; else worse: all of it is below 0; undecided: neither."
         )
+        if best.looks > 1:
+            lines[-1] += f" Seeds were added, so {best.looks} tables share the 5 % of errors."
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
@@ -86,6 +88,10 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         lines.append(PROBES["majority_tag"].note or "")
     there = {name for row in rows for name in row.conditions}
     return lines + [condition.note for name, condition in CONDITIONS.items() if name in there and condition.note]
+
+
+def _why_not_text(units: str | None) -> str:
+    return "counts are missing" if units is None else f"dev's {units}: too few for an interval over text"
 
 
 def advice(rows: Sequence[Row]) -> list[str]:

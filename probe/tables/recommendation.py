@@ -93,8 +93,10 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
     if not is_within:
         yield f"No row is shown to lie within {margin} of the truly best one."
     if undecided:
-        yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}."
-        yield _effort(undecided[0])
+        likely = min(undecided, key=lambda row: row.loss or 0.0)
+        loses = f"{likely.title} is expected to lose {percent(likely.loss or 0.0)} points"
+        yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}; {loses}."
+        yield _effort(likely)
 
 
 def _saved(use: Row, best: Row) -> str:
@@ -113,7 +115,7 @@ def _saved(use: Row, best: Row) -> str:
 
 
 def _effort(row: Row) -> str:
-    """Says how many seeds would show a row to lie within the margin.
+    """Says how many seeds would show a row to lie within the margin, or that only more text could.
 
     Its true difference to the best is taken to be within one standard error of the one measured. The error's square has
     a part that falls with seeds and one that falls with the text only.
@@ -127,6 +129,8 @@ def _effort(row: Row) -> str:
         needed = max(0.0, (truth + row.margin / 100) * error / reach) if reach > 0 else 0.0  # the standard error
         times.append(over_seeds / (needed**2 - over_text) if needed**2 > over_text else math.inf)
     least, most = (math.ceil(row.n * max(1.0, factor)) if factor <= MOST_TIMES else None for factor in times)
+    if least is None and times[1] == math.inf:
+        return "No number of seeds would show it to lie within the margin on this text: it takes more text."
     if least is None:
         return f"To show that {row.title} is as good would take more than {MOST_TIMES * row.n} seeds."
     upper = f" to {most}" if most is not None else " or more"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from probe.data.task import Task
 from probe.data.tasks import TASKS
@@ -34,15 +35,17 @@ SCORES: dict[str, Callable[[Scores], float | None]] = {  # of a split; None wher
 class Row:
     """Holds a row: one choice of layers under some conditions, over its seeds.
 
-    records: one per seed, by file. missing: how many runs that were asked for have no record; `failed` of them failed.
-    encoder: its encoder's name where its table has several. condition: as displayed; None for main runs. eliminated:
-    when and why a race gave the row no more seeds. rates: the records by learning rate, where its table has several;
-    `records` are those of the best by dev.
+    records: one per seed, by file. asked: when a sweep asked for each of them, see `frame.Run`. missing: how many runs
+    that were asked for have no record; `failed` of them failed. encoder: its encoder's name where its table has
+    several. condition: as displayed; None for main runs. eliminated: when and why a race gave the row no more seeds.
+    rates: the records by learning rate, where its table has several; `records` are those of the best by dev.
 
     `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
+    loss: what the row is expected to lose against the truly best one on dev.
     error: the square of that difference's standard error: what seeds, and what the text contributes. intervals: of the
-    mean of each split; over_text: whether they cover the text.
+    mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
+    if counts are missing. looks: how many tables the seeds were added to, with this one.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Row:
     setting: Setting
     width: int
     records: Records = field(default_factory=dict)
+    asked: dict[Path, str | None] = field(default_factory=dict)
     missing: int = 0
     failed: int = 0
     encoder: str | None = None
@@ -61,9 +65,12 @@ class Row:
     margin: float = 0.0
     behind: list[float] | None = None
     difference: float | None = None
+    loss: float | None = None
     error: tuple[float, float] | None = None
     intervals: dict[str, list[float]] = field(default_factory=dict)
     over_text: bool = False
+    units: str | None = None
+    looks: int = 1
 
     @property
     def title(self) -> str:

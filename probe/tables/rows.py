@@ -110,6 +110,7 @@ def _row(runs: Sequence[Run], failed: Collection[str]) -> Row:
         setting=run.setting,
         width=run.width,
         records=records[rate],
+        asked={run.file: run.asked for run in rates[rate] if run.file},
         missing=len(open_runs),
         failed=sum(short(run.identity.key) in failed for run in open_runs),
         encoder=run.encoder,

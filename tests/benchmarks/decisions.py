@@ -28,6 +28,7 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ import numpy as np
 
 from probe.conditions import MAIN
 from probe.race.rule import NEVER_LEARNED, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
-from probe.runs.samples import run_counts, samples_of
+from probe.runs.samples import SplitCounts, influences_of, run_counts, samples_of
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import influence
 from probe.tables.labels import cheapest_within
@@ -90,6 +91,7 @@ class Truth:
         runs = spread * self.noise.run * draw.standard_normal((rows, seeds))
         scores = np.array(self.scores)[:, None] + runs + moves.sum(2)
         moves = moves - moves.mean(2, keepdims=True)
+        moves *= self.documents / (self.documents - 1)  # as if each document were left out
         return [Sample(list(scores[row]), moves[row]) for row in range(rows)]
 
     def _drawn_from_pool(self, draw: np.random.Generator, seeds: int) -> list[Sample]:
@@ -100,6 +102,173 @@ class Truth:
             gold, predicted, correct = counts.sum(1).T
             samples.append(Sample(list(2 * correct / (gold + predicted)), np.stack([influence(run) for run in counts])))
         return samples
+
+
+@dataclass(frozen=True)
+class Text:
+    """Texts of nine rows that are equal in expectation, by documents of some sizes, five seeds.
+
+    spans: of each document, given a generator. marked: whether the package is told which sentences are one document.
+    Each document moves each row by CoNLL-2003's sd, so that fewer documents are a noisier text.
+    """
+
+    name: str
+    spans: Callable[[np.random.Generator], np.ndarray]
+    marked: bool = True
+    rows: int = 9
+    seeds: int = 5
+
+    def draw(self, draw: np.random.Generator) -> tuple[list[Sample], bool]:
+        """Draws a table; says whether the package takes the text into account."""
+        spans = np.maximum(1, self.spans(draw).astype(int))
+        documents = np.repeat(np.arange(len(spans)), spans)  # of each sentence, which has one span
+        row_text = 0.0018 * DOCUMENTS**0.5 * draw.standard_normal((self.rows, 1, len(spans)))
+        both = 0.0010 * DOCUMENTS**0.5 * draw.standard_normal((self.rows, self.seeds, len(spans)))
+        run = 0.0026 * draw.standard_normal((self.rows, self.seeds, 1))
+        right = np.clip(0.89 + row_text + both + run, 0, 1)[:, :, documents]
+        correct = draw.random((1, 1, len(documents))) < right  # what is hard for one row is hard for all
+        ones = np.ones(len(documents))
+        rows = [
+            [SplitCounts(np.stack([ones, ones, run], 1), documents if self.marked else None) for run in row]
+            for row in correct
+        ]
+        moves = influences_of(rows)[0]
+        scores = [list(row.mean(1)) for row in correct]
+        return [Sample(own, None if moves is None else moves[row]) for row, own in enumerate(scores)], moves is not None
+
+
+def equal_sizes(draw: np.random.Generator, number: int, spans: int) -> np.ndarray:
+    return np.full(number, spans)
+
+
+def unequal_sizes(draw: np.random.Generator, number: int, kind: str, shape: float) -> np.ndarray:
+    own = draw.lognormal(0, shape, number) if kind == "lognormal" else 1 + draw.pareto(shape, number)
+    return np.asarray(np.minimum(own / own.mean() * 28, 3000))
+
+
+def one_giant(draw: np.random.Generator, share: float) -> np.ndarray:
+    return np.array([share / (1 - share) * 100 * 6, *[6] * 100])
+
+
+def texts() -> list[Text]:
+    """Texts of few and unequal documents, and of documents that are not marked."""
+    found = [
+        Text(f"{number} equal documents", partial(equal_sizes, number=number, spans=100))
+        for number in (3, 10, 16, 20, 25, 36)
+    ]
+    found += [
+        Text("216 equal documents", partial(equal_sizes, number=216, spans=28)),
+        Text("100 lognormal(1) documents", partial(unequal_sizes, number=100, kind="lognormal", shape=1.0)),
+        Text("25 lognormal(1.2) documents", partial(unequal_sizes, number=25, kind="lognormal", shape=1.2)),
+        Text("50 lognormal(1.2) documents", partial(unequal_sizes, number=50, kind="lognormal", shape=1.2)),
+        Text("30 Pareto(1.1) documents", partial(unequal_sizes, number=30, kind="Pareto", shape=1.1)),
+        Text("100 Pareto(1.1) documents", partial(unequal_sizes, number=100, kind="Pareto", shape=1.1)),
+        Text("one document of 20 % of the text", partial(one_giant, share=0.2)),
+        Text("one document of 70 % of the text", partial(one_giant, share=0.7)),
+        Text("36 equal documents, 30 rows, 2 seeds", partial(equal_sizes, number=36, spans=100), rows=30, seeds=2),
+        Text("216 equal documents, not marked", partial(equal_sizes, number=216, spans=28), marked=False),
+        Text(
+            "216 lognormal(1) documents, not marked",
+            partial(unequal_sizes, number=216, kind="lognormal", shape=1.0),
+            marked=False,
+        ),
+        Text("20 documents of 100 spans, not marked", partial(equal_sizes, number=20, spans=100), marked=False),
+        Text(
+            "40 lognormal(0.7) documents, not marked",
+            partial(unequal_sizes, number=40, kind="lognormal", shape=0.7),
+            marked=False,
+        ),
+        Text(
+            "two rows, 40 lognormal(0.7) documents, not marked",
+            partial(unequal_sizes, number=40, kind="lognormal", shape=0.7),
+            False,
+            rows=2,
+        ),
+        Text("5 documents of 200 spans, not marked", partial(equal_sizes, number=5, spans=200), marked=False),
+        Text(
+            "two rows, 5 documents of 200 spans, not marked", partial(equal_sizes, number=5, spans=200), False, rows=2
+        ),
+        Text(
+            "two rows, 216 equal documents, not marked",
+            partial(equal_sizes, number=216, spans=28),
+            marked=False,
+            rows=2,
+        ),
+    ]
+    return found
+
+
+SCHEDULES = {  # the number of seeds at each look at a table
+    "3, then every seed to 20": range(3, 21),
+    "3, 4, 5, 6, 8, 10, 13, 16, 20": (3, 4, 5, 6, 8, 10, 13, 16, 20),
+    "5, 10, 20, 36": (5, 10, 20, 36),
+    "2, 3, 5": (2, 3, 5),
+    "3, then 5 of two rows, then every seed of them to 14": (3, *range(5, 15)),
+}
+
+
+def looks_study(name: str, truth: Truth, tables: int, seed: int = 0) -> dict[str, Any]:
+    """How often a folder whose owner adds seeds is ever wrong: calls a row worse that is as good as any, or within the
+    margin that is not."""
+    draw, schedule, scores = np.random.default_rng(seed), list(SCHEDULES[name]), np.array(truth.scores)
+    loss = scores.max() - scores
+    is_equal, is_beyond = loss < 1e-9, loss > MARGIN
+    first, ever, lost = 0, 0, 0
+    for _ in range(tables):
+        whole = truth.draw(draw, max(schedule))
+        two = set(np.argsort([np.mean(sample.scores[: schedule[0]]) for sample in whole])[[0, -1]].tolist())
+        wrong, over = [], False
+        for last in range(len(schedule)):
+            rows = []
+            for row, sample in enumerate(whole):
+                n = schedule[last] if "two rows" not in name or row in two else schedule[0]
+                looks = [next(i for i, seeds in enumerate(schedule) if place < seeds) for place in range(n)]
+                rows.append(Sample(sample.scores[:n], sample.influence[:n], looks))  # type: ignore[index]
+            compared = Comparison(rows)
+            best = compared.best
+            t = [
+                (compared.means[best] - compared.means[row]) / max(compared.error(row, best), 1e-12)
+                for row in range(len(rows))
+            ]
+            if max(t) < LEAST_T and not is_beyond.any():
+                wrong.append(False)
+                continue
+            bounds = compared.behind()
+            wrong.append(any(high < 0 for equal, (_, high) in zip(is_equal, bounds, strict=True) if equal))
+            over |= any(low > -MARGIN for beyond, (low, _) in zip(is_beyond, bounds, strict=True) if beyond)
+        first, ever, lost = first + wrong[0], ever + any(wrong), lost + over
+    return {"ever_wrong": {"first": first / tables, "worse": ever / tables, "within": lost / tables}}
+
+
+def looked_at() -> dict[str, tuple[str, Truth]]:
+    """Tables to look at again: by schedule, with the text known or a sample, two or nine rows, none better or one."""
+    noise = noise_of("conll2003-minilm-sentence")
+    known = Noise((noise.run**2 + noise.seed_text**2) ** 0.5, 0.0, 0.0)
+    equal, behind = (0.89,) * 9, (0.8951, *[0.89] * 8)
+    found = {}
+    for name in SCHEDULES:
+        found[f"looks at {name}: nine equal rows, text known"] = name, Truth("", equal, known)
+        found[f"looks at {name}: nine equal rows, text as CoNLL-2003's"] = name, Truth("", equal, noise)
+        found[f"looks at {name}: two equal rows, text known"] = name, Truth("", equal[:2], known)
+        found[f"looks at {name}: eight rows just beyond the margin, text known"] = name, Truth("", behind, known)
+    return found
+
+
+def text_study(text: Text, tables: int, seed: int = 0) -> dict[str, Any]:
+    """How often a table over the text is given, and how often such a one calls a row worse (none is)."""
+    draw = np.random.default_rng(seed)
+    given = wrongly = 0
+    for _ in range(tables):
+        samples, over_text = text.draw(draw)
+        if not over_text:
+            continue
+        given += 1
+        compared = Comparison(samples)
+        best = compared.best
+        errors = [max(compared.error(row, best), 1e-12) for row in range(text.rows)]
+        if max((compared.means[best] - compared.means) / errors) >= LEAST_T:
+            wrongly += any(high < 0 for _, high in compared.behind())
+    return {"by_unit": {"over_text": given / tables, "wrongly_worse": round(wrongly / max(1, given), 4)}}
 
 
 def noise_of(folder: str, task: str | None = None) -> Noise:
@@ -338,6 +507,9 @@ def main() -> None:
         *((truth.name, study, (truth, options.tables, options.seed)) for truth in chosen),
         *((f"race: {name}", race, (*one, options.races, options.seed)) for name, one in raced.items()),
     ]
+    jobs += [(name, looks_study, (*one, options.tables, options.seed)) for name, one in looked_at().items()]
+    jobs += [(text.name, text_study, (text, options.tables, options.seed)) for text in texts()]
+    jobs = [job for job in jobs if is_wanted(job[0])]
     pool = ProcessPoolExecutor(options.jobs)
     futures = [pool.submit(work, *given) for _, work, given in jobs]
     found: dict[str, dict[str, Any]] = {}

@@ -8,6 +8,7 @@ import math
 import statistics
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -94,18 +95,20 @@ def test_critical_values_are_those_of_another_simulation(n: tuple[int, ...]):
     compared = over_seeds(*[list(np.random.default_rng(1).normal(0.9, 0.01, size)) for size in n])
     limits, (means, squared) = compared._simulation, simulated(n)
     t = (means[:, None] - means[:, :, None]) / np.sqrt(squared[:, None] + squared[:, :, None])
-    near = functools.partial(pytest.approx, rel=0.03)
+    near = functools.partial(pytest.approx, rel=0.05)
+    spent = 0.05 * (1 - (len(n) / sum(n)) ** 1.5)  # by the first look
     for a, b in itertools.combinations(range(len(n)), 2):
-        assert limits.between(a, b) == near(np.quantile(np.abs(t[:, a, b]), 0.95))
+        assert limits.last.between(a, b) == near(np.quantile(np.abs(t[:, a, b]), 0.95))
     for a in range(len(n)):
-        assert limits.limits[0][a] == near(np.quantile(t[:, a].max(1), 0.95))
-        assert limits.of_mean(a) == near(np.quantile(np.abs(means[:, a]) / np.sqrt(squared[:, a]), 0.95))
+        assert limits.limits[0][a] == near(np.quantile(t[:, a].max(1), 1 - spent))
+        own = np.quantile(np.abs(means[:, a]) / np.sqrt(squared[:, a]), 0.95)
+        assert limits.last.of_mean(a) == pytest.approx(own, rel=0.06)
     leads = []  # of the best row over the others
     for table in range(len(t)):
         deviation = min(squared[table] * n) ** 0.5
         best = max(range(len(n)), key=lambda row: means[table, row] - 2 * deviation * (1 / n[row] - 1 / max(n)) ** 0.5)
         leads.append(-t[table, best].min())
-    assert limits.limits[1] == near(np.quantile(leads, 0.95))
+    assert limits.limits[1] == near(np.quantile(leads, 1 - spent))
 
 
 def test_critical_values_of_many_seeds_are_those_of_known_spreads():
@@ -114,8 +117,8 @@ def test_critical_values_of_many_seeds_are_those_of_known_spreads():
     limits = over_seeds(*[list(row) for row in draw.normal(0.9, 0.01, (5, 150))])._simulation
     studentised = scipy.stats.studentized_range.ppf(0.95, 5, 5 * 149) / math.sqrt(2)
     dunnett = scipy.stats.multivariate_normal(cov=np.full((4, 4), 0.5) + 0.5 * np.eye(4))
-    assert 0.95 * 1.96 < limits.between(0, 1) < 1.01 * 1.96
-    assert 0.95 * 1.96 < limits.of_mean(2) < 1.01 * 1.96
+    assert 0.95 * 1.96 < limits.last.between(0, 1) < 1.01 * 1.96
+    assert 0.95 * 1.96 < limits.last.of_mean(2) < 1.01 * 1.96
     assert 0.95 * studentised < limits.limits[1] < 1.01 * studentised
     assert 0.935 < dunnett.cdf([limits.limits[0][3]] * 4) < 0.955
     assert 1.96 < limits.limits[0][0] < limits.limits[1], "many to one, to one side, is less than all pairs"
@@ -126,10 +129,10 @@ def test_intervals_are_differences_by_their_errors_and_critical_values():
     limits = compared._simulation
     centre, (low, high) = compared.difference(2, 1)
     assert centre == pytest.approx(np.mean(C) - np.mean(B))
-    assert (high - low) / 2 == pytest.approx(compared.error(2, 1) * limits.between(2, 1))
+    assert (high - low) / 2 == pytest.approx(compared.error(2, 1) * limits.last.between(2, 1))
     low, high = compared.mean(0)
     assert (low + high) / 2 == pytest.approx(np.mean(A))
-    assert (high - low) / 2 == pytest.approx(math.sqrt(variances_by_hand([A, B, C])[0] / 3) * limits.of_mean(0))
+    assert (high - low) / 2 == pytest.approx(math.sqrt(variances_by_hand([A, B, C])[0] / 3) * limits.last.of_mean(0))
     bounds = compared.behind()
     means = [np.mean(row) for row in (A, B, C)]
     for row in range(3):
@@ -164,7 +167,8 @@ def test_errors_over_the_text_are_those_of_a_jackknife():
     rows = {row.name: row for row in build_rows(DEMO) if row.n > 1 and not row.condition}
     chosen = [rows[name] for name in ("embeddings", "last", "concat_last_four")]
     samples, unit = samples_of([row.records for row in chosen], "dev", run_counts)
-    assert unit == "documents"
+    assert unit is not None
+    assert "36 documents" in unit
     compared = Comparison(samples)
     f1 = [jackknifed(np.stack([by_document(file) for file in row.records])) for row in chosen]
     both = [sum(jackknife_variance(run - own.mean(0)) for run in own) / (len(own) - 1) for own in f1]
@@ -185,8 +189,7 @@ def test_the_influence_of_documents_is_how_f1_moves_without_them():
     (without,) = jackknifed(counts[None])
     gold, predicted, correct = counts.sum(0)
     moves = influence(counts)
-    assert moves.sum() == pytest.approx(0, abs=1e-12)
-    assert moves == pytest.approx(2 * correct / (gold + predicted) - without, abs=0.15 * np.abs(moves).max())
+    assert moves == pytest.approx(2 * correct / (gold + predicted) - without, abs=0.05 * np.abs(moves).max())
     sentences = np.repeat(counts, 2, axis=0)
     assert influence(sentences, np.repeat(np.arange(len(counts)), 2)) == pytest.approx(moves), "summed by document"
 
@@ -247,21 +250,20 @@ def test_a_simulation_by_blocks_is_the_same_and_takes_less_memory(monkeypatch: p
     found, peaks = [], []
     for most in (2_000 * 120**2, 50 * 120**2):
         monkeypatch.setattr(compare, "MOST_DRAWS", most)
-        monkeypatch.setattr(compare, "SIMULATED", 2_000)
         compare._draws.cache_clear()
         tracemalloc.start()
-        found.append(compare._Simulation(n, text, known))
+        found.append(compare._Simulation(n, 2_000, text, known))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     whole, parts = found
-    assert parts.limits[1] == pytest.approx(whole.limits[1])
-    assert parts.limits[0] == pytest.approx(whole.limits[0])
+    assert parts.widest == pytest.approx(whole.widest)
+    assert parts.above == pytest.approx(whole.above)
     assert parts.between(3, 4) == pytest.approx(whole.between(3, 4))
     assert parts.of_mean(119) == pytest.approx(whole.of_mean(119))
     assert peaks[1] < peaks[0] / 5
     compare._draws.cache_clear()
-    estimated = compare._Simulation(n, text, 200)  # each block draws its own estimates
-    assert estimated.limits[1] == pytest.approx(whole.limits[1], rel=0.1)
+    estimated = compare._Simulation(n, 2_000, text, 200)  # each block draws its own estimates
+    assert np.quantile(estimated.widest, 0.95) == pytest.approx(np.quantile(whole.widest, 0.95), rel=0.1)
 
 
 def test_where_counts_are_missing_errors_are_over_seeds_alone():
@@ -339,3 +341,37 @@ def test_intervals_hold_for_different_rows_and_sampled_text():
     found = shares([0.9, 0.9, 0.9, 0.895, 0.88], 120, 8, run=0.002, seed_text=0.003, row_text=0.004)
     assert found["worse"] < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 120)
     assert found["low"] > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 120)
+
+
+def looked_at(samples: list[Sample], schedule: Sequence[int]) -> list[Comparison]:
+    """The tables of someone who adds seeds: by this number of seeds at each look."""
+    tables = []
+    for number in range(len(schedule)):
+        n = schedule[number]
+        looks = [next(look for look, seeds in enumerate(schedule) if place < seeds) for place in range(n)]
+        tables.append(Comparison([replace(one, scores=one.scores[:n], looks=looks) for one in samples]))
+    return tables
+
+
+def test_whoever_adds_seeds_until_a_row_is_worse_is_wrong_in_at_most_five_percent():
+    draw, schedule = np.random.default_rng(8), (3, 4, 5, 6, 8, 10, 13, 16, 20)
+    ever, alone, tables = 0, 0, 300
+    for _ in range(tables):
+        rows = [Sample(list(scores)) for scores in draw.normal(0.9, 0.003, (6, 20))]
+        ever += any(high < 0 for table in looked_at(rows, schedule) for _, high in table.behind())
+        forgetful = [Comparison([replace(one, scores=one.scores[:n]) for one in rows]) for n in schedule]
+        alone += any(high < 0 for table in forgetful for _, high in table.behind())
+    assert ever / tables <= 0.05 + 2 * (0.05 * 0.95 / tables) ** 0.5
+    assert alone / tables > 0.1, "if each table has the whole 5 % for itself"
+
+
+def test_looks_that_decide_nothing_cost_nothing():
+    rows = [Sample([0.91, 0.92, 0.93]), Sample([0.90, 0.91, 0.92])]
+    once = Comparison(rows)
+    one_seed_first = Comparison([replace(one, looks=[0, 1, 1]) for one in rows])
+    assert one_seed_first.behind() == once.behind()
+    twice = Comparison([replace(one, looks=[0, 0, 1]) for one in rows])
+    assert twice.behind()[1][0] < once.behind()[1][0]
+    later = Comparison([replace(rows[0], looks=[0, 0, 0]), replace(rows[1], looks=[1, 1, 1])])
+    assert len(later.looks) == 2
+    assert later.behind()[1][0] < 0, "a row that was added later"

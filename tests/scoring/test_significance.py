@@ -8,9 +8,11 @@ import scipy.stats
 
 from probe.scoring.significance import (
     Cell,
+    effective_number,
     interval,
     summary,
     units_of,
+    with_neighbours,
 )
 
 A = [0.912, 0.921, 0.915, 0.930, 0.918]
@@ -33,14 +35,29 @@ def test_the_interval_of_values_that_are_all_one_is_that_value():
     assert interval([0.5, 0.5, 0.5], [0.6, 0.6]) == pytest.approx([-0.1, -0.1])
 
 
-def test_a_few_documents_are_not_the_units_of_a_test():
-    many, few = np.arange(400) // 4, np.zeros(400, dtype=int)
-    units = units_of(many, list(many))
-    assert units is not None
-    assert list(units) == list(many)
-    assert units_of(few, few) is None, "one mark at the top of a file, and nothing could be told apart"
-    assert units_of(np.arange(400) // 100, np.arange(400) // 100) is None
-    assert units_of(many, many[::-1]) is units_of(None, many) is None
+def test_units_are_documents_or_blocks_of_neighbours():
+    documents = np.array([7, 7, 3, 3, 3, 9])
+    units, name = units_of(6, documents)
+    assert (list(units), name) == ([1, 1, 0, 0, 0, 2], "documents")
+    assert effective_number(np.ones((6, 3)), units) == pytest.approx(36 / (4 + 9 + 1))
+    for sentences, size in ((100, 30), (3250, 181)):
+        units, name = units_of(sentences, None)
+        assert str(size) in name
+        assert max(np.bincount(units)) == size
+        assert list(units) == sorted(units)
+
+
+def test_what_neighbouring_blocks_have_in_common_adds_to_the_variance():
+    draw = np.random.default_rng(3)
+    independent = draw.normal(size=(40, 1, 18))
+    alone = with_neighbours(list(independent))
+    assert alone is not None
+    assert 1.0 <= float(np.mean(np.square(alone)) / np.mean(np.square(independent))) < 1.2
+    smooth = independent + 0.15 * np.roll(independent, 1, axis=2)
+    some = with_neighbours(list(smooth))
+    assert some is not None
+    assert 1.25 < float(np.mean(np.square(some)) / np.mean(np.square(smooth))) < 1.7
+    assert with_neighbours(list(independent + np.roll(independent, 1, axis=2))) is None, "a document of two blocks"
 
 
 def test_a_summary_says_nothing_of_spread_for_one_seed():

@@ -89,6 +89,7 @@ def make_record(
 ) -> RunRecord:
     """Writes a record, and its counts where `sentences` has gold, predicted and correct spans of each split.
 
+    documents: of each sentence; None: each is one; empty: unknown.
     changes: other parts of the record than these make.
     """
     features, layers = f"features-{context}-{weights}", Layers(list(indices), combine, normalize)
@@ -125,6 +126,7 @@ def make_record(
     if sentences:
         names = ("gold:X", "predicted:X", "correct:X")
         columns = dict(zip(names, map(list, zip(*sentences, strict=True)), strict=True))
+        documents = list(range(len(sentences))) if documents is None else documents
         known = {"documents": documents} if documents else {}
         counts = {"words": [5] * len(sentences), "right_tags": [4] * len(sentences), **columns, **known}
         write_counts(path, {"dev": counts, "test": counts})

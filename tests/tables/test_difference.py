@@ -27,10 +27,10 @@ WORSE = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
 
 
 def influence_by_hand(sentences: list[tuple[int, int, int]]) -> np.ndarray:
-    """To first order, how each sentence moves F1 = 2 correct / (gold + predicted)."""
+    """To first order, how F1 = 2 correct / (gold + predicted) moves without each sentence."""
     counts = np.array(sentences, dtype=float)
-    size = float(counts[:, :2].sum())
-    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / size * counts[:, :2].sum(1)) / size
+    sizes = counts[:, :2].sum(1)
+    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / sizes.sum() * sizes) / (sizes.sum() - sizes)
 
 
 def made(folder: Path) -> Path:
@@ -50,7 +50,7 @@ def test_two_rows_differ_by_their_means_with_an_interval_over_seeds_and_text(tmp
     assert dev.high is not None
     over_seeds = 2 * statistics.variance(seed / 1000 for seed in range(1, 6)) / 5
     moved = influence_by_hand(BETTER) - influence_by_hand(WORSE)
-    error = math.sqrt(over_seeds + 40 / 39 * float((moved**2).sum()))
+    error = math.sqrt(over_seeds + 39 / 40 * float((moved**2).sum()))
     assert (dev.low + dev.high) / 2 == pytest.approx(0.1)
     assert 1.85 * error < (dev.high - dev.low) / 2 < 2.05 * error, "mostly the text, whose quantile is a normal one"
 
@@ -139,19 +139,33 @@ def test_counts_of_another_text_are_not_paired(tmp_path: Path):
     samples, _ = samples_of([row.records for row in rows], "dev", run_counts)
     units = 2 * len(CLOSE)
     of_one = float((influence_by_hand(CLOSE) ** 2).sum())
-    assert Comparison(samples).error_parts(0, 1)[1] == pytest.approx(units / (units - 1) * 2 * of_one)
+    assert Comparison(samples).error_parts(0, 1)[1] == pytest.approx((units - 1) / units * 2 * of_one)
     assert other.high is not None
     assert other.high > 1.9 * math.sqrt(2 * of_one), "as of two texts drawn each for itself"
 
 
-@pytest.mark.parametrize("documents", [[0] * len(CLOSE), None])
-def test_a_text_of_one_document_or_of_unknown_ones_is_compared_by_its_sentences(tmp_path: Path, documents):
+@pytest.mark.parametrize("documents", [[0] * len(CLOSE), []])
+def test_a_text_of_one_document_or_of_few_blocks_says_nothing_of_other_texts(tmp_path: Path, documents: list[int]):
     for seed in (1, 2):
-        known = [i // 2 for i in range(len(CLOSE))] if documents is None else documents
-        make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=BETTER, documents=known)
+        make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
         make_record(tmp_path / "b", "last", seed, 0.8, 0.8, sentences=CLOSE, documents=documents)
     rows = [next(iter(build_rows(tmp_path / folder))) for folder in "ab"]
-    assert samples_of([row.records for row in rows], "dev", run_counts)[1] == "sentences"
+    samples, units = samples_of([row.records for row in rows], "dev", run_counts)
+    assert units is not None
+    assert [sample.influence for sample in samples] == [None, None]
+
+
+def test_of_unequal_marks_of_one_text_none_is_used(tmp_path: Path):
+    many, pairs = CLOSE * 20, [i // 2 for i in range(20 * len(CLOSE))]
+    for seed in (1, 2):
+        make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=many, documents=pairs)
+        make_record(tmp_path / "b", "last", seed, 0.8, 0.8, sentences=many, documents=[])
+    rows = [next(iter(build_rows(tmp_path / folder))) for folder in "ab"]
+    (one, _), units = samples_of([row.records for row in rows], "dev", run_counts)
+    assert units is not None
+    assert "blocks" in units
+    assert one.influence is not None
+    assert one.influence.shape == (2, 18)
 
 
 def test_counts_of_all_types_are_the_sum_of_each(tmp_path: Path):
