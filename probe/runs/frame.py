@@ -82,7 +82,7 @@ def run_of(file: Path, record: RunRecord) -> Run:
 def frame(folder: Path) -> list[Run]:
     """Returns the runs of a results folder."""
     runs = {record.key: run_of(file, record) for file, record in load_records(folder).items()}
-    for asked in read_expected(folder):
-        run = runs.get(asked.key, Run(asked.row, asked.identity, asked.width, asked.setting))
-        runs[asked.key] = replace(run, asked=asked.asked)
+    for wanted in read_expected(folder):
+        run = runs.get(wanted.key, Run(wanted.row, wanted.identity, wanted.width, wanted.setting))
+        runs[wanted.key] = replace(run, asked=wanted.asked)
     return list(runs.values())

@@ -5,6 +5,7 @@ The influence comes from the counts next to a record. A race reads those of dev 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,13 +89,13 @@ def influences_of(rows: Sequence[Sequence[SplitCounts]]) -> tuple[list[np.ndarra
     None if the text has too few units, or too unequal ones, to say how much scores vary over it.
     """
     texts = [row[0].counts[:, 0].tobytes() for row in rows]  # identified by their gold items
-    for text in set(texts):
-        runs = [run for row, own in zip(rows, texts, strict=True) if own == text for run in row]
-        if len({None if run.documents is None else run.documents.tobytes() for run in runs}) > 1:
-            rows = [
-                [replace(run, documents=None) for run in row] if own == text else row
-                for row, own in zip(rows, texts, strict=True)
-            ]
+    marks: dict[bytes, set[bytes | None]] = defaultdict(set)  # of documents, by text; of several, none is used
+    for row, text in zip(rows, texts, strict=True):
+        marks[text].update(None if run.documents is None else run.documents.tobytes() for run in row)
+    rows = [
+        [replace(run, documents=None) for run in row] if len(marks[text]) > 1 else row
+        for row, text in zip(rows, texts, strict=True)
+    ]
     units, names, numbers = zip(*(row[0].units() for row in rows), strict=True)
     fewest = int(np.argmin(numbers))
     there = f"{units[fewest].max() + 1:,} {names[fewest]}, as good as {numbers[fewest]:.0f} of equal length"

@@ -105,8 +105,8 @@ def influence(counts: np.ndarray, units: np.ndarray | None = None) -> np.ndarray
     counts: (sentences, 3), the number of gold, predicted and correct spans. units: the number of each sentence's unit;
     None: sentences are the units. Over texts of this kind and length, F1 has about the variance
     sum(influence^2) * (U - 1) / U, and the difference of two systems on one text that of the difference of their
-    influences. A unit is part of the mean that it is compared with, so a unit with a large share of the text would
-    seem to move it too little. Dividing by 1 - share mends that (the jackknife; CR3 of Bell & McCaffrey 2002).
+    influences. The F1 of the whole text includes the unit, so the difference between the two understates the effect of
+    a long unit. Dividing by 1 - share gives the effect of leaving it out (jackknife; CR3 of Bell & McCaffrey 2002).
     """
     gold, predicted, correct = np.asarray(counts, dtype=float).T
     sizes, total = gold + predicted, max(1.0, float(np.sum(gold + predicted)))

@@ -129,7 +129,7 @@ def _effort(row: Row) -> str:
         needed = max(0.0, (truth + row.margin / 100) * error / reach) if reach > 0 else 0.0  # the standard error
         times.append(over_seeds / (needed**2 - over_text) if needed**2 > over_text else math.inf)
     least, most = (math.ceil(row.n * max(1.0, factor)) if factor <= MOST_TIMES else None for factor in times)
-    if least is None and times[1] == math.inf:
+    if times[0] == math.inf:
         return "No number of seeds would show it to lie within the margin on this text: it takes more text."
     if least is None:
         return f"To show that {row.title} is as good would take more than {MOST_TIMES * row.n} seeds."

@@ -135,10 +135,7 @@ def _written_twice(record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     yield "features.key", features.key, identity.features
     yield "hash of features.identity", key_of(features.identity), features.key
     yield "encoder.fingerprint", encoder.fingerprint, features.identity["encoder"]
-    names = [
-        config.encoder["name"],
-        *([Path(path).name] if path else []),
-    ]  # of a folder: its own, if no other was typed
+    names = [config.encoder["name"], *([Path(path).name] if path else [])]  # a folder's own, if no other was typed
     yield "encoder.name", encoder.name, encoder.name if encoder.name in names else names[0]
     yield "row", record.row, chosen.name
     yield "layers.width", record.layers.width, chosen.width
