@@ -14,7 +14,7 @@ from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.formats import render
 from probe.tables.labels import cheapest_within
-from probe.tables.recommendation import cost_of, recommend
+from probe.tables.recommendation import MOST_TIMES, _effort, cost_of, recommend
 from probe.tables.rows import build_rows
 
 ALL = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
@@ -165,6 +165,15 @@ def test_the_seeds_asked_for_reach_the_margin(tmp_path: Path):
         if truth - critical * math.sqrt(over_seeds * row.n / n + over_text) >= -margin / 100
     )
     assert re.search(rf"{row.name} \D*{seeds}\b", given.text)
+
+
+def test_more_text_is_asked_for_only_where_no_number_of_seeds_would_do(tmp_path: Path):
+    row = next(row for row in build_rows(made(tmp_path)) if row.name == "layer_3")
+    row.margin, row.difference, row.behind = 0.1, -0.002, [-0.02, 0.0]
+    row.error = (1.2e-6, 0.0)  # the row may truly lie 0.09 points behind: many seeds show that this is within 0.1
+    assert re.findall(r"\d+", _effort(row)) == ["3", str(MOST_TIMES * row.n)], "the row's name, and seeds"
+    row.error = (1.2e-6, 1e-5)
+    assert re.findall(r"\d+", _effort(row)) == []
 
 
 def test_nothing_to_recommend_has_its_own_reason(tmp_path: Path):
