@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from probe.config import Config
+from probe.config import Config, UserError
 from probe.runs.outputs import remove_half_written, write_counts, write_predictions
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.records import (
@@ -82,6 +82,10 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
         split = splits[name]
         counts[name] = task.counts(split.tags, predicted)
         scores[name] = task.scores(counts[name])
+        independent = task.headline(split.tags, predicted)  # of spans, by seqeval
+        if abs(independent - scores[name].headline) > 1e-6:
+            raise UserError(f"{name}: {task.score} {scores[name].headline} by our counts, {independent} by seqeval: a "
+                            "mistake of this program. Nothing was recorded.")  # fmt: skip
         if split.documents is not None:
             counts[name]["documents"] = split.documents
         checksums[name] = write_predictions(path, name, split.by_unit(task.units).words, split.tags, predicted)

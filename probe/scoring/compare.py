@@ -207,6 +207,7 @@ class Comparison:
     @functools.cached_property
     def _simulation(self) -> _Simulations:
         pooled = float(self.variances.min())  # some row's own variance is not larger
+        pooled = max(pooled, 1e-6 * float(np.diag(self.text).mean()))  # scores that no seed changes vary over the text
         # One standard error more than estimated: critical values fall with the text's share of the variance, and few
         # seeds estimate that share badly.
         pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from probe.arguments import Parser, report_bad_records, results_or_last, results_path
 from probe.config import UserError
 
@@ -40,22 +42,40 @@ def table(arguments: list[str]) -> int:
         metavar="ROW",
         help="print the difference of two rows, overall and per type, with its interval over seeds and text",
     )
+    parser.add_argument(
+        "--scores", type=Path, metavar="FILE.csv",
+        help="compare scores from elsewhere, higher ones better: columns row, score and, where known, seed, unit, "
+        "document, cost",
+    )  # fmt: skip
+    parser.add_argument("--sentence", action="store_true", help="print the result as one sentence for a paper")
+    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the comparison of --scores")
     parser.add_argument("--compare", action="store_true", help="the same for the rows of one name in two folders")
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
+    if options.scores:
+        from probe.tables.scores import render_scores
+
+        print(render_scores(options.scores, options.margin, options.format, options.figure), end="")
+        return 0
     folders = options.dirs or [results_or_last(None, options.format)]
     if len(folders) != 1 + options.compare:
         raise UserError("table: give one folder of results, or two with --compare: probe table --compare A B.")
 
     from probe.tables.difference import folder_differences, render_differences, row_differences
     from probe.tables.formats import render
+    from probe.tables.recommendation import sentence
+    from probe.tables.row import tables_of
     from probe.tables.rows import build_rows
 
     code = report_bad_records(*folders)
     if options.compare:
         print(render_differences(*folder_differences(*folders), options.format), end="")
     elif options.difference:
-        print(render_differences(*row_differences(folders[0], options.difference), options.format), end="")
+        print(
+            render_differences(*row_differences(folders[0], options.difference, options.margin), options.format), end=""
+        )
+    elif options.sentence:
+        print("\n".join(map(sentence, tables_of(build_rows(folders[0], options.margin)))))
     else:
         print(render(build_rows(folders[0], options.margin), options.format, options.columns), end="")
     return code

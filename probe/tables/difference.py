@@ -10,10 +10,11 @@ from pathlib import Path
 from probe.config import UserError
 from probe.runs.samples import SPLITS, Load, run_counts, samples_of
 from probe.scoring.compare import Comparison
+from probe.scoring.significance import CONFIDENCE
 from probe.system.format import closest, percent
 from probe.tables.columns import signed
 from probe.tables.formats import TextTable, as_csv, as_json
-from probe.tables.labels import UNCONVERGED
+from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import caption
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
@@ -40,12 +41,15 @@ class Difference:
     over: str | None = None
 
 
-def row_differences(folder: Path, names: Sequence[str]) -> tuple[list[Difference], list[str]]:
+def row_differences(
+    folder: Path, names: Sequence[str], margin: float | None = None
+) -> tuple[list[Difference], list[str]]:
     """Compares two rows of a folder, overall and per type; also returns what A and B are.
 
     Raises UserError for a name that is no row, and for rows of two kinds of labels.
     """
-    rows = {row.full_name: row for row in build_rows(folder) if row.n}
+    every = [row for row in build_rows(folder, margin) if row.n]
+    rows = {row.full_name: row for row in every}
     for name in names:
         if name not in rows:
             hint = f" Did you mean {close!r}?" if (close := closest(name, rows)) else ""
@@ -53,10 +57,27 @@ def row_differences(folder: Path, names: Sequence[str]) -> tuple[list[Difference
     a, b = (rows[name] for name in names)
     if a.task != b.task:
         raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
-    kinds = [None, *a.record.scores.dev.per_type]
-    return list(_differences(a.full_name, a, b, kinds)), [
-        f"A: {a.full_name}. B: {b.full_name}. {caption([a]).split('. ')[0]}."
-    ]
+    found = list(_differences(a.full_name, a, b, [None, *a.record.scores.dev.per_type]))
+    ranked = [row for row in every if row.table == a.table == b.table and row.behind]
+    above = f"A: {a.full_name}. B: {b.full_name}. {caption([a]).split('. ')[0]}."
+    return found, [_reconciled(a, b, found[0], ranked), above]
+
+
+def _reconciled(a: Row, b: Row, dev: Difference, ranked: Sequence[Row]) -> str:
+    """Says what two rows alone show on dev, and why their table may show less."""
+    if dev.p is None:
+        return "One seed of each row shows no difference."
+    higher, lower = (a, b) if dev.difference >= 0 else (b, a)
+    text = f"Alone, {higher.full_name} is {'' if dev.p <= 1 - CONFIDENCE else 'not shown to be '}better"
+    text += f" than {lower.full_name} on dev (p = {dev.p:.3f})."
+    if a in ranked and b in ranked:
+        text += f" Among the {len(ranked)} rows of the table, with one error for all, "
+        text += f"{a.full_name} is {a.label}, {b.full_name} is {b.label}."
+        if BEST in (a.label, b.label) and len(ranked) > 2:
+            text += (
+                " The best was chosen by these scores, so alone it looks better than it is: the table's label holds."
+            )
+    return text
 
 
 def folder_differences(a: Path, b: Path) -> tuple[list[Difference], list[str]]:

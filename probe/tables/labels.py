@@ -46,7 +46,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
         row.behind, row.over_text, row.units, row.looks = behind, dev.over_text, sampled["dev"][1], len(dev.looks)
         row.loss = losses[place]
         row.difference = float(dev.means[place] - dev.means[dev.best])
-        row.label = _label(behind, margin / 100)
+        row.label = label_of(behind, margin / 100)
         if place == dev.best:
             row.label = BEST
         else:
@@ -63,13 +63,14 @@ def looks_of(rows: Sequence[Row]) -> list[list[int]]:
     return [[numbers[at] for at in own] for own in asked]
 
 
-def _label(behind: Sequence[float], margin: float) -> str:
+def label_of(behind: Sequence[float], margin: float) -> str:
+    """Returns the label of a row that is not the best; margin: in the unit of `behind`."""
     low, high = behind
     return WITHIN if low > -margin else WORSE if high < 0 else UNDECIDED
 
 
 def cheapest_within(
-    behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], means: Sequence[float], margin: float
+    behind: Sequence[Sequence[float]], costs: Sequence[tuple[float, ...]], means: Sequence[float], margin: float
 ) -> int | None:
     """Returns the index of the row to use: the cheapest whose interval lies above -margin (a fraction), or None.
 

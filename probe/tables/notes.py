@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from probe.conditions import CONDITIONS, MAIN
+from probe.config import LINEAR
 from probe.data.warnings import on_shared
 from probe.probes.kinds import PROBES, describe_probe
 from probe.probes.selection import REMEDY, adds_unlike, unlike_layers
@@ -18,6 +20,8 @@ HOW_UNCONVERGED = {
     "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 SHOWN = 6  # runs named in a note
+RISING = 0.002  # gain of dev score in the last quarter of a training, from which on longer training may score higher
+FAILED = 0.03  # a run so far below the median of its row's, and five deviations of the others, is named
 ALL_FOUND = 0.999  # from this score on, no difference is left to see
 
 
@@ -75,7 +79,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         over = f"seeds and text ({best.units})" if best.over_text else f"seeds alone ({_why_not_text(best.units)})"
         lines.append(
             "behind the best: the difference of dev means; in brackets how far the row lies behind the truly best one, "
-            f"over {over}, with 95 % confidence for all rows at once (Hsu 1984). within the "
+            f"of these rows, over {over}; each end with 95 % confidence for all rows at once (Hsu 1984). within the "
             f"margin: all of it is above -{best.margin:g}; else worse: all of it is below 0; undecided: neither."
         )
         if best.looks > 1:
@@ -96,7 +100,46 @@ def _why_not_text(units: str | None) -> str:
 
 def advice(rows: Sequence[Row]) -> list[str]:
     """Says what is wrong with a table or may be, to whoever made it, and what to type."""
-    return unconverged_notes(rows) + _data_notes(rows) + _rate_notes(rows) + _scale_notes(rows)
+    return (
+        unconverged_notes(rows)
+        + _rising_notes(rows)
+        + _failing_notes(rows)
+        + _data_notes(rows)
+        + _rate_notes(rows)
+        + _scale_notes(rows)
+    )
+
+
+def _rising_notes(rows: Sequence[Row]) -> list[str]:
+    """Names the rows that a fixed number of epochs ended while they were rising: narrow ones rise longer than wide."""
+    rising: list[str] = []
+    epochs = 0
+    for row in rows:
+        curves = [[epoch.dev for epoch in record.curve] for record in row.records.values()]
+        if row.section != MAIN or row.setting.probe.get("lr_decay") != LINEAR or min(map(len, curves), default=0) < 2:
+            continue
+        gains = [max(curve) - max(curve[: -max(1, len(curve) // 4)]) for curve in curves]
+        if statistics.fmean(gains) > RISING or all(max(curve) > max(curve[:-1]) for curve in curves):
+            rising, epochs = [*rising, row.title], max(epochs, *map(len, curves))
+    if not rising:
+        return []
+    return [
+        f"still rising: {first_few(rising, SHOWN)}: longer training may change how far rows lie apart. Type "
+        f"probe.max_epochs={2 * epochs}."
+    ]
+
+
+def _failing_notes(rows: Sequence[Row]) -> list[str]:
+    """Names runs that failed to train where others of their row did not: no number of seeds makes up for these."""
+    found = []
+    for row in (row for row in rows if row.section == MAIN and row.n > 2 and not row.unconverged):
+        scores = {record.label: record.scores.dev.headline for record in row.records.values()}
+        (name, lowest), *others = sorted(scores.items(), key=lambda run: run[1])
+        rest = [score for _, score in others]
+        usual = statistics.median(rest)
+        if usual - lowest > max(FAILED, 5 * statistics.stdev(rest)):
+            found.append(f"{with_encoder(name, row.encoder)} ({percent(lowest)}, usually {percent(usual)})")
+    return [f"fails now and then: {first_few(found, SHOWN)}. The label of such a row is not reliable."] if found else []
 
 
 def _data_notes(rows: Sequence[Row]) -> list[str]:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
+from probe.probes.kinds import describe_probe
 from probe.probes.selection import encoder_flops
-from probe.system.format import first_few, format_count, percent
+from probe.system.format import first_few, format_count, percent, short_name
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
 
@@ -51,8 +52,32 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     use = best if place is None else ranked[place]
     undecided = [row for row in ranked if row.label == UNDECIDED and cost_of(row) < cost_of(use)]
     undecided.sort(key=lambda row: -_behind(row))
-    text = " ".join(_sentences(use, best, place is not None, undecided))
+    last = [row for row in ranked if row.is_single and row.num_blocks == row.record.encoder.num_layers]
+    last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
+    text = " ".join([*_sentences(use, best, place is not None, undecided), *(_over_last(use, row) for row in last[:1])])
     return Recommendation(best, use, place is not None, undecided, text)
+
+
+def sentence(rows: Sequence[Row]) -> str:
+    """Says in one sentence for a paper what one table compared, how, and what came out."""
+    found = recommend(rows)
+    if found.use is None or found.best is None:
+        return found.text
+    use, best, record = found.use, found.best, found.use.record
+    ranked = [row for row in rows if row.behind]
+    least, most = min(row.n for row in ranked), max(row.n for row in ranked)
+    seeds, score = f"{least}{f' to {most}' if most > least else ''} seeds each", use.task.score
+    sizes = ", ".join(f"{split} {getattr(record.data.splits, split).sentences:,}" for split in ("train", "dev", "test"))
+    setting = f"{describe_probe(use.setting.probe)} on {use.setting.data} ({sizes} sentences; {seeds})"
+    scored = f"dev {score} {percent(use.dev_mean)}, test {score} {percent(use.cell('test').mean or 0.0)}"
+    cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
+    over = f"seeds and text ({use.units})" if use.over_text else "seeds"
+    return (
+        f"Of {len(ranked)} choices of layers of {short_name(use.setting.encoder)} as features for a {setting}, "
+        f"{use.title} ({scored}) {cheapest}lies at most {percent(abs(_behind(use)))} points behind the truly best of "
+        f"them (chosen on dev; 95 % confidence for all rows at once over {over}; multiple comparisons with the best, "
+        "Hsu 1984)."
+    )
 
 
 def cost_of(row: Row) -> tuple[int, int, int]:
@@ -62,6 +87,10 @@ def cost_of(row: Row) -> tuple[int, int, int]:
 
 def _behind(row: Row) -> float:
     return row.behind[0] if row.behind else 0.0
+
+
+def _points(row: Row) -> str:
+    return f"{row.margin:g} point{'s' * (row.margin != 1)}"
 
 
 def _why_none(rows: Sequence[Row]) -> str:
@@ -77,7 +106,7 @@ def _why_none(rows: Sequence[Row]) -> str:
 
 def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -> Iterator[str]:
     score = best.task.score
-    margin = f"{best.margin:g} point{'s' * (best.margin != 1)}"
+    margin = _points(best)
     sure = f"95 % confidence, over {'seeds and text' if best.over_text else 'seeds'}"
     lies = f"lies at most {percent(abs(_behind(use)))} points behind the truly best row ({sure})"
     head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"
@@ -97,6 +126,12 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
         loses = f"{likely.title} is expected to lose {percent(likely.loss or 0.0)} points"
         yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}; {loses}."
         yield _effort(likely)
+
+
+def _over_last(use: Row, last: Row) -> str:
+    difference = use.dev_mean - last.dev_mean
+    blocks = f" and needs {last.num_blocks} blocks, not {use.num_blocks}" * (use.num_blocks != last.num_blocks)
+    return f"The last layer is {percent(abs(difference))} points {'lower' if difference >= 0 else 'higher'}{blocks}."
 
 
 def _saved(use: Row, best: Row) -> str:

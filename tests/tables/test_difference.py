@@ -55,6 +55,16 @@ def test_two_rows_differ_by_their_means_with_an_interval_over_seeds_and_text(tmp
     assert 1.85 * error < (dev.high - dev.low) / 2 < 2.05 * error, "mostly the text, whose quantile is a normal one"
 
 
+def test_what_two_rows_show_alone_stands_beside_what_their_table_shows(tmp_path: Path):
+    made(tmp_path)
+    for seed in range(1, 6):
+        make_record(tmp_path, "layer_1", seed, 0.799 + seed / 1000, 0.78, (1,), sentences=BETTER)
+    _, (sentence, _) = row_differences(tmp_path, ["last", "embeddings"])
+    assert all(fact in sentence for fact in ("3 rows", "last is best", "embeddings is worse", "p = 0.000"))
+    _, (sentence, _) = row_differences(tmp_path, ["last", "layer_1"], margin=0.01)
+    assert "layer_1 is undecided" in sentence
+
+
 def test_without_all_counts_it_is_said_that_the_interval_is_over_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -28,8 +28,10 @@ from probe.runs.outputs import write_counts
 from probe.runs.records import (
     SCHEMA,
     CorpusCounts,
+    Epoch,
     RecordedData,
     RecordedEncoder,
+    Settings,
     SplitScores,
     load_record,
 )
@@ -72,6 +74,32 @@ def test_a_text_that_tells_nothing_says_so_under_its_table(tmp_path: Path):
     assert "dev F1 99.95 or more" in easy
     assert "99.95" not in hard
     assert "21" not in hard
+
+
+def test_rows_that_were_rising_when_their_epochs_ended_are_named(tmp_path: Path):
+    curves = {"last": (0.70, 0.80, 0.801, 0.8), "embeddings": (0.70, 0.79, 0.795, 0.80)}
+    for decay, folder in (("linear", tmp_path / "fixed"), (0.5, tmp_path / "stopped")):
+        config = Settings(
+            {}, {}, {"context": "sentence", "subword": "first"}, {}, {**PROBE, "lr_decay": decay}, 1, "cpu"
+        )
+        for at, (row, scores) in enumerate(curves.items()):
+            for seed in (1, 2):
+                curve = [Epoch(0.5, score, 1.0) for score in scores]
+                make_record(folder, row, seed, max(scores), 0.9, indices=(at,), curve=curve, config=config)
+    fixed, stopped = (render(build_rows(tmp_path / name), "md") for name in ("fixed", "stopped"))
+    (note,) = [line for line in fixed.splitlines() if "probe.max_epochs=8" in line]
+    assert "embeddings" in note
+    assert "last" not in note
+    assert "probe.max_epochs" not in stopped
+
+
+def test_a_row_whose_training_fails_now_and_then_is_named(tmp_path: Path):
+    for seed in range(1, 6):
+        make_record(tmp_path, "last", seed, 0.8 + seed / 1000 - 0.1 * (seed == 4), 0.9)
+        make_record(tmp_path, "embeddings", seed, 0.8 + seed / 100, 0.9, indices=(0,))
+    shown = render(build_rows(tmp_path), "md")
+    assert "last seed 4 (70.40" in shown
+    assert "embeddings seed" not in shown
 
 
 def test_missing_cells_show(tmp_path: Path):

@@ -1,0 +1,208 @@
+"""Compares anybody's scores, from a CSV file, by the statistic of the tables: labels, intervals, which row to use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from probe.config import UserError, default_margin
+from probe.scoring.compare import Comparison, Sample
+from probe.scoring.significance import FEWEST_UNITS, effective_number, in_common
+from probe.system.files import write_atomically
+from probe.system.format import closest
+from probe.tables.figures import DEV, INK, Picture
+from probe.tables.formats import TextTable, as_csv, as_json
+from probe.tables.labels import BEST, cheapest_within, label_of
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+COLUMNS = ("row", "seed", "unit", "score", "document", "cost")
+ALIKE = 3.0  # standard errors of the correlation of neighbours, from which on units are not independent
+EXACT = 10  # so many equal seeds stand for a score that no seed changes
+
+
+@dataclass
+class ScoredRow:
+    """Holds a row: n scores with their mean and standard deviation, and how it compares.
+
+    behind: the difference of means to the best row; behind_low, behind_high: how far it lies behind the truly best one.
+    loss: what it is expected to lose against that one. use: whether it is recommended. None: not compared.
+    """
+
+    row: str
+    cost: float | None
+    n: int
+    mean: float
+    std: float | None
+    behind: float | None = None
+    behind_low: float | None = None
+    behind_high: float | None = None
+    loss: float | None = None
+    label: str | None = None
+    use: bool = False
+
+
+def read_scores(file: Path) -> pandas.DataFrame:
+    """Reads a CSV file with the columns row, score and, where they are known, seed, unit, document and cost.
+
+    score: of a row on a unit of the text (a sentence, a task, a prompt) under a seed; higher is better. document: what
+    a unit belongs to, if units of one vary together. cost: of a row, in any unit. Raises UserError for a file that
+    lacks a column, for what is no number, for a score that is there twice, and for rows of unlike units.
+    """
+    import pandas
+
+    try:
+        table = pandas.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--scores {file}: {str(error).strip().splitlines()[0]}.") from None
+    for name in ("row", "score"):
+        if name not in table:
+            hint = f" Is it {close!r}?" if (close := closest(name, map(str, table.columns))) else ""
+            raise UserError(f"--scores {file}: no column {name!r}.{hint} Columns are {', '.join(COLUMNS)}.")
+    for name in {"score", "cost"} & {*table}:
+        numbers = pandas.to_numeric(table[name], errors="coerce")
+        if len(bad := table.index[~np.isfinite(numbers)]):
+            raise UserError(f"--scores {file}, line {bad[0] + 2}: {name} is {table[name][bad[0]]!r}, no number.")
+        table[name] = numbers
+    if table.empty:
+        raise UserError(f"--scores {file} has no scores.")
+    table = table.assign(**{name: "" for name in ("seed", "unit") if name not in table})
+    if len(twice := table.index[table.duplicated(["row", "seed", "unit"])]):
+        own = table.loc[twice[0]]
+        raise UserError(
+            f"--scores {file}, line {twice[0] + 2}: a second score of row {own.row!r}, seed {own.seed!r}, unit "
+            f"{own.unit!r}. Repeated measurements are seeds: number them in a column seed."
+        )
+    counted = table.groupby(["row", "seed"]).size()
+    units = table.unit.nunique()
+    if (counted < units).any():
+        row, seed = counted.index[(counted < units).argmax()]
+        there = {*table.unit[(table.row == row) & (table.seed == seed)]}
+        missing = next(unit for unit in table.unit if unit not in there)
+        raise UserError(f"--scores {file}: row {row!r}, seed {seed!r} has no score of unit {missing!r}, others have.")
+    return table
+
+
+def compare_scores(table: pandas.DataFrame, margin: float) -> tuple[list[ScoredRow], str]:
+    """Compares the rows of `read_scores`; also says over what the intervals are.
+
+    margin: how much of the score a row to use may lose, in the score's unit.
+    """
+    names, units = table.row.unique(), table.unit.unique()
+    scores = [
+        table[table.row == name].pivot(index="seed", columns="unit", values="score")[units].to_numpy() for name in names
+    ]
+    costs = table.groupby("row").cost.first().astype(float).to_dict() if "cost" in table else {}
+    rows = [
+        ScoredRow(name, costs.get(name), len(own), own.mean(), own.mean(1).std(ddof=1) if len(own) > 1 else None)
+        for name, own in zip(names, scores, strict=True)
+    ]
+    influences, over = _influences(table, scores)
+    if len(rows) < 2 or (not influences and max(map(len, scores)) < 2):
+        return rows, over
+    if exact := max(map(len, scores)) < 2:
+        scores = [np.repeat(own, EXACT, 0) for own in scores]
+        influences = [np.repeat(own, EXACT, 0) for own in influences or []]
+    samples = [Sample(own.mean(1), influences[at] if influences else None) for at, own in enumerate(scores)]
+    compared = Comparison(samples)
+    behind, losses = compared.behind(), compared.expected_loss()
+    for at, row in enumerate(rows):
+        row.behind, (row.behind_low, row.behind_high) = float(row.mean - rows[compared.best].mean), behind[at]
+        row.loss = float(losses[at])
+        row.label = BEST if at == compared.best else label_of(behind[at], margin)
+    order = [(row.cost,) if row.cost is not None else () for row in rows]
+    place = cheapest_within(behind, order, [row.mean for row in rows], margin) if all(order) else None
+    rows[compared.best if place is None else place].use = True
+    return rows, over if exact or not influences else f"seeds and {over}"
+
+
+def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[list[np.ndarray] | None, str]:
+    """Returns how much each unit moves each row's mean, (seeds, U), and what units are; None: they are too few."""
+    units = table.drop_duplicates("unit")
+    clusters, what = np.arange(len(units)), "units"
+    if "document" in table:
+        clusters, what = np.unique(units.document, return_inverse=True)[1], "documents"
+    effective = effective_number(np.ones((len(units), 1)), clusters)
+    if effective < FEWEST_UNITS:
+        return None, f"seeds alone ({what} are too few)"
+    shares = np.bincount(clusters) / len(units)
+    parts = np.eye(len(shares))[clusters] / len(units)
+    moves = [(own - own.mean(1, keepdims=True)) @ parts / (1 - shares) for own in scores]
+    if what == "units" and in_common(moves) > ALIKE / len(units) ** 0.5:
+        return None, "seeds alone (neighbouring units are alike, and no column document says what they share)"
+    return moves, f"{len(shares):,} {what}"
+
+
+def render_scores(file: Path, margin: float | None, form: str, figure: Path | None = None) -> str:
+    """Renders the comparison of a file's scores in one of FORMATS, and draws it as PNG if `figure` names a file.
+
+    margin: in points (hundredths) where all scores lie between 0 and 1, else in the unit of the score.
+    """
+    table = read_scores(file)
+    low, high = table.score.min(), table.score.max()
+    scale = 100 if low >= 0 and high <= 1 else 1
+    points = default_margin() if margin is None else margin
+    rows, over = compare_scores(table, points / scale)
+    best = next((row for row in rows if row.label == BEST), None)
+    if margin is None and scale == 1 and best:
+        raise UserError(
+            f"--scores {file}: scores are {low:g} to {high:g}. Add --margin: how much you can spare of that."
+        )
+    if figure:
+        write_atomically(figure, Picture("scores", "", None, (rows, scale), _draw, f"{file.name}, {over}").render())
+    if form in ("csv", "json"):
+        values = [asdict(row) for row in rows]
+        return as_json(values) if form == "json" else as_csv(values)
+    digits = 2 if scale == 100 else max(0, 3 - math.floor(math.log10(max(abs(low), abs(high), 1e-9))))
+
+    def number(value: float, sign: str = "") -> str:
+        return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"
+
+    lines, below = [], []
+    for row in rows:
+        spread = f" ± {number(row.std)}" if row.std is not None else ""
+        lines.append([row.row, "" if row.cost is None else f"{row.cost:g}", str(row.n), number(row.mean) + spread])
+        if row.behind is not None and row.behind_low is not None and row.behind_high is not None:
+            low, high = number(row.behind_low, "+"), number(row.behind_high, "+")
+            lines[-1] += [f"{number(row.behind, '+')} ({low} .. {high})", row.label or ""]
+    first = "No recommendation: one score of a row does not say how much it varies. Add seeds or units."
+    if best:
+        use = next(row for row in rows if row.use)
+        lies = -(use.behind_low or 0.0)
+        what = f"the cheapest row within {points:g} of the best, {best.row}" if use is not best else "the best row"
+        first = f"Use {use.row}: it is {what}, and lies at most {number(lies)} behind the truly best (95 % confidence)."
+        if lies >= points / scale:
+            first += f" No row is shown to lie within {points:g} of the truly best one."
+        below.append(
+            "behind the best: the difference of means; in brackets how far the row lies behind the truly best of these "
+            f"rows, over {over}. Each end holds with 95 % confidence for all rows at once (Hsu 1984)."
+        )
+    caption = f"{file.name}: {'score in percent' if scale == 100 else 'score'}, mean ± standard deviation over n seeds."
+    headers = ["row", "cost", "n", "score", "behind the best (95 %)", "label"][: len(lines[0])]
+    align_left = [name in ("row", "label") for name in headers]
+    bold = [at for at, row in enumerate(rows) if row is best]
+    shown = TextTable(headers, lines, align_left, [caption], below, bold, [0, 3], "tab:scores", first=[first])
+    return shown.render(form)
+
+
+def _draw(figure: Figure, content: tuple[Sequence[ScoredRow], int]) -> None:
+    """Draws each row's mean, with how far it may lie behind the truly best row."""
+    rows, scale = content
+    figure.set_size_inches(7.4, 1.2 + 0.25 * len(rows))
+    axes = figure.add_subplot(xlabel="score in percent" if scale == 100 else "score")
+    top = max(row.mean for row in rows)
+    for y, row in enumerate(rows):
+        if row.behind_low is not None and row.behind_high is not None:
+            axes.plot([scale * (top + row.behind_low), scale * (top + row.behind_high)], [y, y], color=DEV, lw=3)
+        axes.plot(scale * row.mean, y, "o", color=INK)
+    axes.set_yticks(range(len(rows)), [f"{row.row}: {row.label}" if row.label else row.row for row in rows])
+    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set_fontweight("bold" if row.use else "normal")
+    axes.invert_yaxis()
