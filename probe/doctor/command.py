@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe.arguments import Parser
+from probe.arguments import Parser, results_path
 from probe.runs.slurm import without_launcher
 from probe.settings import add_multirun, configs_of
 
@@ -13,6 +13,7 @@ estimates their cost in disk and time. Exit code 0 if they would work, 1 if not.
 EXAMPLES = """\
   probe doctor data=columns data.path=DIR encoder=minilm_l6
   probe doctor +sweep=floors_and_ceilings data=demo encoder=minilm_l6
+  probe doctor +sweep=quickstart --like results/demo-quickstart
   probe doctor +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10
 """
 
@@ -22,6 +23,10 @@ def doctor(arguments: list[str]) -> int:
     parser = Parser("doctor", DESCRIPTION, EXAMPLES)
     add_multirun(parser)
     parser.add_settings()
+    parser.add_argument(
+        "--like", type=results_path, metavar="DIR",
+        help="also say which differences 3 to 20 seeds would show, if scores vary as in this results folder",
+    )  # fmt: skip
     options = parser.parse_intermixed_args(arguments)
     overrides, launcher = without_launcher(options.overrides)
     configs, _ = configs_of(["-m"] * options.multirun + overrides)
@@ -30,7 +35,7 @@ def doctor(arguments: list[str]) -> int:
 
     failed: list[str] = []
     num_warnings = 0
-    for part in examine(configs, launcher):
+    for part in examine(configs, launcher, options.like):
         print(part.text(), flush=True)
         failed += [part.name] * (not part.ok)
         num_warnings += part.num_warnings

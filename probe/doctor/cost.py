@@ -79,9 +79,9 @@ def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] |
     def time(at_once: int) -> str:
         at_once = min(at_once, len(runs))
         both = (max(sum(seconds) / at_once, *seconds) for seconds in zip(*runs, strict=True))
-        return f"{' to '.join(map(duration, both))}, {at_once} at once"
+        return f"{' to '.join(dict.fromkeys(map(duration, both)))}, {at_once} at once"
 
-    ends = f"runs take {min(epochs)} to {max(epochs)} epochs"
+    ends = f"runs take {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
     if launcher is None:
         return [f"to train: {time(side_by_side(jobs, len(gpus()) if device == 'cuda' else 0))}; {ends}"]
     workers, cores, cards, minutes = (

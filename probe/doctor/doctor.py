@@ -18,6 +18,7 @@ from probe.config import Config, UserError
 from probe.data.corpus import load_corpus
 from probe.data.warnings import WARNING
 from probe.doctor.cost import cost_lines
+from probe.doctor.power import power_lines
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model, notes_on
 from probe.runs.plan import one_per_encoder
@@ -51,8 +52,12 @@ class Part:
         return "\n".join([f"{head}{first}", *(" " * len(head) + line for line in others)])
 
 
-def examine(configs: Sequence[Config], launcher: Mapping[str, str] | None = None) -> Iterator[Part]:
+def examine(
+    configs: Sequence[Config], launcher: Mapping[str, str] | None = None, like: Path | None = None
+) -> Iterator[Part]:
     """Examines each part in turn: all corpora and encoders, the first run's device and folder, the cost of all runs.
+
+    like: a results folder; what the runs would show if their scores vary as there.
 
     launcher: the parameters of SLURM's launcher if it is asked for. A GPU is then wanted on other machines only.
     """
@@ -73,6 +78,8 @@ def examine(configs: Sequence[Config], launcher: Mapping[str, str] | None = None
         yield parts[-1]
     if all(part.ok for part in parts):
         yield _part("cost", partial(cost_lines, configs, launcher))
+        if like:
+            yield _part("power", partial(power_lines, configs, like))
     if launcher is not None:
         yield _part("slurm", partial(_slurm, cfg, launcher))
 

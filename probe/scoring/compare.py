@@ -23,6 +23,7 @@ K rows, S seeds at most, U units of text, N simulated tables.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from probe.scoring.significance import CONFIDENCE
 
 LUCK = 2.0  # standard errors by which a row with fewer seeds must lead to be called the best
 SIMULATED = 20_000
+POWER = 0.84  # standard errors by which a difference is exceeded in 80 % of cases
 LOSSES = 4_000  # draws of the rows' true scores
 SPENDING = 1.5  # 1 leaves more to later looks, and the first loses twice as much of its power
 MOST_DRAWS = 8_000_000  # of one simulation: bounds the memory if a table has many rows
@@ -120,6 +122,12 @@ class Comparison:
         if self.over_text:
             self.text, self._seed_text = _over_text(influences)
             self._text_freedom = _freedom(influences, self.text)
+
+    @property
+    def typical(self) -> tuple[float, float, int]:
+        """Returns the median variance of a run, that over the text of a difference of two rows, and its freedom."""
+        pairs = [float(_between(self.text, a)[b]) for a, b in itertools.combinations(range(len(self.n)), 2)]
+        return float(np.median(self.variances)), float(np.median(pairs)), self._text_freedom
 
     def error(self, a: int, b: int) -> float:
         """Returns the standard error of the difference of two rows' means, over seeds and text."""
@@ -213,6 +221,19 @@ class Comparison:
         pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5
         relative = self.text / pooled if pooled > 0 else np.zeros_like(self.text)
         return _simulated(self.looks, tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
+
+
+def detectable(rows: int, seeds: int, over_seeds: float, over_text: float, freedom: int) -> tuple[float, float]:
+    """Returns what a first table will show in 80 % of cases, fractions.
+
+    The first is the smallest difference to the best row that is called worse. The second is the smallest margin within
+    which a row as good as the best is shown to lie. over_seeds: variance of a single run. over_text: variance over the
+    text of the difference of two rows; freedom: its degrees of freedom.
+    """
+    relative = np.round(np.eye(rows) * over_text / 2 / over_seeds, 6)
+    to_control, widest = _simulated(((seeds,) * rows,), tuple(relative.ravel().tolist()), freedom).limits
+    error = math.sqrt(2 * over_seeds / seeds + over_text)
+    return (widest + POWER) * error, (float(to_control.mean()) + POWER) * error
 
 
 def _looks(looks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

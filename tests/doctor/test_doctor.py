@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.facts import names
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
+from support.records import make_record
 
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
@@ -58,6 +59,18 @@ def test_a_run_that_would_work(config: Config, tmp_path: Path):
     assert works
     names(text, "3 of 3 shards")
     assert "to extract" not in text
+
+
+def test_what_more_seeds_would_show_is_told_from_a_folders_variances(config: Config, tmp_path: Path):
+    for seed in (1, 2, 3):
+        for at, row in enumerate(("last", "embeddings")):
+            make_record(tmp_path / "other", row, seed, 0.8 + seed / 1000, 0.7, (at,))
+    *_, power = examine([config], like=tmp_path / "other")
+    numbers = [[float(number) for number in re.findall(r"\d+\.\d\d", line)] for line in power.lines[1:]]
+    assert all(len(line) == 4 and line == sorted(line, reverse=True) for line in numbers)
+    assert all(larger > smaller for larger, smaller in zip(*numbers, strict=True))
+    *_, power = examine([config], like=tmp_path / "none")
+    assert (power.name, power.ok) == ("power", False)
 
 
 def test_all_that_is_missing_is_told_at_once(config: Config, tmp_path: Path):

@@ -17,7 +17,7 @@ import scipy.stats
 
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring import compare
-from probe.scoring.compare import Comparison, Components, Sample, seed_variances
+from probe.scoring.compare import Comparison, Components, Sample, detectable, seed_variances
 from probe.scoring.significance import influence
 from probe.tables.rows import build_rows
 
@@ -363,6 +363,21 @@ def test_whoever_adds_seeds_until_a_row_is_worse_is_wrong_in_at_most_five_percen
         alone += any(high < 0 for table in forgetful for _, high in table.behind())
     assert ever / tables <= 0.05 + 2 * (0.05 * 0.95 / tables) ** 0.5
     assert alone / tables > 0.1, "if each table has the whole 5 % for itself"
+
+
+def test_the_differences_that_a_plan_names_are_shown_in_four_tables_of_five():
+    n, tables = 5, 400
+    worse, within = detectable(3, n, 1e-4, 0.0, compare.MOST_FREEDOM)
+    draw = np.random.default_rng(1)
+    called = shown = 0
+    for _ in range(tables):
+        noise = draw.normal(0, 1e-2, (3, n))
+        apart = Comparison([Sample(row) for row in np.add(noise, [[0], [-worse], [-1]])]).behind()
+        alike = Comparison([Sample(row) for row in np.add(noise, [[0], [0], [-1]])]).behind()
+        called += apart[1][1] < 0
+        shown += alike[1][0] > -within
+    assert 0.7 < called / tables < 0.88
+    assert 0.7 < shown / tables < 0.88
 
 
 def test_looks_that_decide_nothing_cost_nothing():
