@@ -101,6 +101,17 @@ def read_outcome(folder: Path) -> tuple[dict[str, Elimination], set[str]]:
         raise UserError(f"{folder / DECISIONS} names a row or a seed that {RACE} does not have. {REMEDY}") from None
 
 
+def screened(folder: Path) -> set[str]:
+    """Returns the cells of the rows that a screen chose for the folder's race; empty if there is none."""
+    spec = read_spec(folder)
+    named = spec.asked.get("named") if spec else None
+    return (
+        {entry.identity.cell for entry in spec.entries if entry.row not in named}
+        if spec and isinstance(named, list)
+        else set()
+    )
+
+
 def race_lines(race: Race, after: int = 0) -> Iterator[str]:
     """Yields a line per round and elimination, and why the race has ended. after: how many rounds are left out."""
     for done in race.rounds[after:]:

@@ -86,6 +86,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             lines[-1] += f" Seeds were added, so {best.looks} tables share the 5 % of errors."
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")
+    if chosen := [row.title for row in rows if row.screened]:
+        lines.append(f"chosen by the screen, on the same dev text: {first_few(chosen, SHOWN)}. They may look too good.")
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
         lines.append("paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs.")
     if any(not row.indices for row in rows):

@@ -38,6 +38,7 @@ class Row:
     records: one per seed, by file. asked: when a sweep asked for each of them, see `frame.Run`. missing: how many runs
     that were asked for have no record; `failed` of them failed. encoder: its encoder's name where its table has
     several. condition: as displayed; None for main runs. eliminated: when and why a race gave the row no more seeds.
+    screened: whether a screen of the same text chose it for the race.
     rates: the records by learning rate, where its table has several; `records` are those of the best by dev.
 
     `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
@@ -60,6 +61,7 @@ class Row:
     encoder: str | None = None
     condition: str | None = None
     eliminated: Elimination | None = None
+    screened: bool = False
     rates: dict[float, Records] = field(default_factory=dict)
     label: str | None = None
     margin: float = 0.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
-from probe.race.spec import read_outcome
+from probe.race.spec import read_outcome, screened
 from probe.runs.frame import Run, frame
 from probe.runs.identity import normalized_name
 from probe.runs.progress import closest_results, failures
@@ -76,8 +76,9 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     failed = failures(folder)
     rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
+    of_screen = screened(folder)
     for row in rows:
-        row.eliminated = eliminated.get(row.identity.cell)
+        row.eliminated, row.screened = eliminated.get(row.identity.cell), row.identity.cell in of_screen
     tables = _beside_frozen(rows)
     for table in tables:
         if len({rate for row in table for rate in row.rates}) < 2:

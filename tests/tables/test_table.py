@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.records import PROBE, expect, make_record
+from support.records import PROBE, RESULTS, expect, make_record
 
 from probe.config import LayersConfig, UserError, default_margin
 from probe.data.split import SplitCounts
@@ -372,6 +372,14 @@ def test_the_margin_decides_and_is_not_negative(tmp_path: Path, capsys: pytest.C
     for text in ("-1", "much"):
         with pytest.raises(UserError, match="--margin"):
             table([str(tmp_path), f"--margin={text}"])
+
+
+def test_rows_that_a_screen_chose_are_named():
+    folder = RESULTS / "conll2003-mpnet-search"
+    rows = build_rows(folder)
+    chosen = [row.name for row in rows if row.screened]
+    assert sorted(chosen) == ["concat_2_3_6_7", "concat_2_5_7", "concat_2_7", "mean_0_1_2_3_4_5_6_7_8_9"]
+    assert ", ".join(chosen) in render(rows, "md")
 
 
 def test_an_eliminated_row_is_not_compared(tmp_path: Path):
