@@ -372,8 +372,8 @@ def test_the_differences_that_a_plan_names_are_shown_in_four_tables_of_five():
     called = shown = 0
     for _ in range(tables):
         noise = draw.normal(0, 1e-2, (3, n))
-        apart = Comparison([Sample(row) for row in np.add(noise, [[0], [-worse], [-1]])]).behind()
-        alike = Comparison([Sample(row) for row in np.add(noise, [[0], [0], [-1]])]).behind()
+        apart = Comparison([Sample(row) for row in noise - np.array([[0], [worse], [1]])]).behind()
+        alike = Comparison([Sample(row) for row in noise - np.array([[0], [0], [1]])]).behind()
         called += apart[1][1] < 0
         shown += alike[1][0] > -within
     assert 0.7 < called / tables < 0.88
