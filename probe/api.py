@@ -15,7 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from probe.config import UserError
+from probe.config import Config, UserError
+from probe.data.split import Split
+from probe.runs.config_from_record import config_from_record
+from probe.runs.exported import of_export, read_exported
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
 from probe.screening.record import load_screens
@@ -26,6 +29,7 @@ from probe.tables.formats import render, table, table_values
 from probe.tables.recommendation import Recommendation, recommend
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows, results_folder
+from probe.tag.io import read_running, select_saved_probe
 
 if TYPE_CHECKING:
     import pandas
@@ -256,6 +260,70 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
             vectors = combine_stored(vectors[:, list(chosen.indices)].unbind(1), chosen)
         read.append(WordVectors(words, vectors))
     return read[0] if isinstance(texts, str) else read
+
+
+@dataclass(frozen=True)
+class Model:
+    """Holds a model that `probe export --model` wrote, or the probe of a results folder with its encoder.
+
+    Each text is read by itself and split into words as `probe inspect` does. The encoder is loaded at each call, so
+    pass many texts at once.
+    """
+
+    file: Path
+    record: RunRecord
+    settings: tuple[str, ...] = ()
+
+    def tag(self, texts: list[str]) -> list[list[tuple[str, str]]]:
+        """Returns each text's words with their tags; where a text has one label, that label with the text."""
+        from probe.tag.tagging import tag_splits
+
+        (tagged,) = tag_splits(self.file, self.record, self._config, [split := self._split(texts)])
+        units = split.by_unit(self.record.task.units).words
+        return [list(zip(words, tags, strict=True)) for words, tags in zip(units, tagged, strict=True)]
+
+    def features(self, texts: list[str]) -> list[WordVectors]:
+        """Returns each text's words with their features as the probe has them: combined and normalized."""
+        from probe.tag.tagging import features_of_splits
+
+        (vectors,) = features_of_splits(self.file, self.record, self._config, [split := self._split(texts)])
+        split = split.by_unit(self.record.task.units)
+        return [WordVectors(words, own) for words, own in zip(split.words, vectors.split(split.lengths), strict=True)]
+
+    @property
+    def _config(self) -> Config:
+        cfg = config_from_record(self.record, config_of, list(self.settings))
+        folder = self.file.parent.parent
+        return of_export(cfg, folder) if read_exported(folder) else cfg
+
+    def _split(self, texts: list[str]) -> Split:
+        if isinstance(texts, str) or not all(isinstance(text, str) and text.split() for text in texts):
+            raise UserError("give a list of texts, each with a word.")
+        lines = [line for text in texts for line in (" ".join(text.split()), "")]  # an empty line ends a document
+        return read_running(lines, "texts")
+
+
+def load(folder: str | Path, row: str | None = None, *settings: str) -> Model:
+    """Returns a model that `probe export --model` wrote, or the row of a results folder, for new text.
+
+    row: needed if the folder has several; the seed is the best one on dev. settings: for paths that have changed, as
+    "encoder.path=DIR". Raises probe.config.UserError, a ValueError.
+    """
+    return Model(*select_saved_probe(Path(folder), row, None), settings)
+
+
+def features_of(texts: list[str], folder: str | Path, row: str | None = None, *settings: str) -> list[WordVectors]:
+    """Returns the features of new texts, with the layers, the combination and the scale of a row of a results folder.
+
+    row, settings: as for `load`. Without saved weights, the scale is computed again from the features of train. Raises
+    probe.config.UserError, a ValueError.
+
+    >>> import probe
+    >>> texts = ["Angela Merkel came to Paris.", "So did we."]
+    >>> [found.vectors.shape for found in probe.features_of(texts, "results/demo-quickstart", "sum_last_four")]
+    [torch.Size([6, 384]), torch.Size([4, 384])]
+    """
+    return load(folder, row, *settings).features(texts)
 
 
 def _run_command(command: str, settings: Sequence[str], may_fail: bool = False) -> tuple[str, str]:

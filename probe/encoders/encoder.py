@@ -61,7 +61,7 @@ def load_model(
         model.pooler = torch.nn.Identity()  # not None: some models call it without asking
     model = model.to(device).eval().requires_grad_(False)
     with torch.no_grad():
-        texts = _trial_texts(encoder, device)
+        texts = trial_texts(encoder, device)
         model.takes_padding, model.is_causal = _try(model, encoder, texts)
         if deepest is not None and deepest < encoder.num_layers:
             _stop_at(deepest, model, encoder, texts)
@@ -225,7 +225,7 @@ def _changes_undone(model: torch.nn.Module) -> Iterator[list[Any]]:
                 part.update(before)
 
 
-def _trial_texts(encoder: Encoder, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+def trial_texts(encoder: Encoder, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Returns ids, mask and segment ids, each (3, P), of padded texts that differ only in their last piece."""
     import torch
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -202,30 +203,42 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
     each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
     cannot be created. Existing files never change.
     """
-    if target.exists() or target.is_symlink():
-        raise UserError(f"{target} already exists and was not changed. To use another folder: --to DIR.")
     planned = plan_to_read(cfg)
     stored = vectors_to_read(planned.store, planned.text, planned.cfg.features)
     needed = bytes_needed(stored, chosen(planned, each))
-    part = target.with_name(f"{target.name}.part")
-    if reason := why_not_writable(part.parent, needed):
+    if reason := why_not_writable(target.parent, needed):
         raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
-    try:
-        part.mkdir(parents=True)
-    except FileExistsError:
-        raise UserError(f"{part}: an export that was stopped, or is being written. Remove it, or --to DIR.") from None
-    splits = units_of(planned)
-    num_rows = sum(split.num_words for split in splits.values())
-    log(f"{num_rows} words, {needed / 1e9:.2f} GB, to {target}")
-    try:
+    with new_folder(target) as part:
+        splits = units_of(planned)
+        num_rows = sum(split.num_words for split in splits.values())
+        log(f"{num_rows} words, {needed / 1e9:.2f} GB, to {target}")
         vectors = read_vectors(planned, each)
         with progress_bar(num_rows, "exporting") as bar:
             for name, split in splits.items():
-                _write_sentences(part / f"{name}.jsonl", split)
+                write_sentences(part / f"{name}.jsonl", split)
                 _write_vectors(part / f"{name}.safetensors", vectors[name], stored.shards[name], bar.update)
         if normalization := vectors["train"].normalization:
             write_atomically(part / "normalize.safetensors", save(normalization.tensors))
         write_json(part / ABOUT, _about(planned, each, vectors))
+
+
+@contextmanager
+def new_folder(target: Path, option: str = "--to") -> Iterator[Path]:
+    """Gives a folder to write to, which becomes the target at the end of the block, or is removed if that fails.
+
+    option: names another folder. Raises UserError for a target that exists or cannot be written.
+    """
+    if target.exists() or target.is_symlink():
+        raise UserError(f"{target} already exists and was not changed. To use another folder: {option} DIR.")
+    part = target.with_name(f"{target.name}.part")
+    try:
+        part.mkdir(parents=True)
+    except FileExistsError:
+        raise UserError(
+            f"{part}: an export that was stopped, or is being written. Remove it, or {option} DIR."
+        ) from None
+    try:
+        yield part
         part.rename(target)
     except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -234,7 +247,7 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
         raise
 
 
-def _write_sentences(path: Path, split: Split) -> None:
+def write_sentences(path: Path, split: Split) -> None:
     """Writes one line of JSON per sentence."""
     with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         for number, (words, tags) in enumerate(zip(split.words, split.tags, strict=True)):

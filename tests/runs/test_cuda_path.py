@@ -42,7 +42,7 @@ ONCE = {
     "read_selection",
     "_forward",
     "_try",
-    "_trial_texts",
+    "trial_texts",
 }
 
 
@@ -206,7 +206,7 @@ def test_shards_from_a_gpu_hold_the_same_bits(
         "_forward",
         "load_model",
         "_try",
-        "_trial_texts",
+        "trial_texts",
     }
 
 

@@ -1,0 +1,223 @@
+"""Writes a row of a results folder as a model to deploy: the encoder cut behind the deepest layer, and the row's probe.
+
+    config.json, model.safetensors, tokenizer   the cut encoder, as transformers reads it; with the classifier in it
+                                                where that gives the same scores (a linear probe on one layer)
+    records/, weights/                          the run and its probe, as in a results folder
+    model.json                                  the encoder's fingerprint
+    README.md                                   the model card
+
+`probe.load` and `probe tag` read the folder. It is complete or not there at all.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import save
+
+from probe.config import Config, UserError
+from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import hidden_states, load_model, trial_texts
+from probe.export.export import new_folder, write_sentences
+from probe.probes.combine import combine_stored
+from probe.probes.kinds import describe_probe
+from probe.probes.normalization import Normalization
+from probe.probes.tagger import Tagger
+from probe.runs.exported import MODEL, ExportedModel, of_export
+from probe.runs.outputs import weights_path
+from probe.runs.records import RunRecord
+from probe.runs.weights import load_probe, selection_of
+from probe.system.files import write_atomically, write_json
+from probe.system.format import format_layers, percent
+from probe.tables.row import Row
+from probe.tables.rows import build_rows
+from probe.tag.io import read_untagged
+from probe.tag.tagging import features_of_splits
+
+EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
+SPEED_TEXTS, SPEED_TIMES = 32, 5
+
+
+def export_model(
+    file: Path, record: RunRecord, row: Row | None, cfg: Config, target: Path, log: Callable[[str], None]
+) -> None:
+    """Writes the probe of a record, with the part of the encoder that it needs, into a new folder.
+
+    file: of the record. row: its row in the table, for the card. Raises UserError, and leaves nothing, for a probe
+    without saved weights, an encoder that is not the record's, and one that cannot be cut without changing features.
+    """
+    tagger, normalization = load_probe(file, record)
+    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+    if encoder.fingerprint != record.encoder.fingerprint:
+        raise UserError(f"{encoder.folder} is not the encoder of the record. To say where that is: encoder.path=DIR.")
+    whole: Any = load_model(encoder, "cpu")
+    deepest = max(record.layers.indices)
+    cut, blocks = _cut(encoder, whole, deepest)
+    served = _with_classifier(cut, encoder, record, tagger, normalization) if blocks == deepest else None
+    with new_folder(target, "--model") as part:
+        (served or cut).save_pretrained(part)
+        encoder.tokenizer.save_pretrained(part)
+        for path in (file, weights_path(file)):
+            (part / path.parent.name).mkdir()
+            shutil.copyfile(path, part / path.parent.name / path.name)
+        made = open_encoder(of_export(cfg, part).encoder, Path(cfg.features.cache_dir))
+        _compare(hidden_states(load_model(made, "cpu"), *trial_texts(made, "cpu")), whole, encoder, deepest)
+        write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
+        speeds = [_pieces_per_second(model, encoder) for model in (whole, cut)]
+        sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, cut)]
+        card = _card(record, row, blocks, served is not None, sizes, speeds, target.name)
+        write_atomically(part / "README.md", card)
+    log(f"{record.label}: {blocks} of {encoder.num_layers} blocks, {sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M "
+        f"weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder")  # fmt: skip
+    log(f"{type(served or cut).__name__} in {target}" + (", for a pipeline of transformers" if served else ""))
+
+
+def row_of(file: Path) -> Row | None:
+    """Returns the row of a record in the table of its folder."""
+    return next((row for row in build_rows(file.parent.parent) if file in row.records), None)
+
+
+def export_text(
+    file: Path, record: RunRecord, cfg: Config, text: str, how: str | None, target: Path, log: Callable[[str], None]
+) -> None:
+    """Writes the features of a text, as a record's row has them, into a new folder.
+
+    text.safetensors has "vectors", one row per word (or per sentence, if these have the labels); text.jsonl the words
+    of each sentence. text, how: as `read_untagged` takes them. Raises
+    UserError.
+    """
+    split = read_untagged(text, cfg.data, how)
+    with new_folder(target) as part:
+        (vectors,) = features_of_splits(file, record, cfg, [split])
+        write_atomically(part / "text.safetensors", save({"vectors": vectors.contiguous()}))
+        write_sentences(part / "text.jsonl", split)
+    log(f"{record.label}: {' x '.join(map(str, vectors.shape))} to {target}")
+
+
+def _cut(encoder: Encoder, whole: Any, deepest: int) -> tuple[Any, int]:
+    """Returns the encoder with as few blocks as give the same states up to a layer, and their number.
+
+    The last state of many encoders is behind a final norm, the others are not. A layer that was measured without it
+    needs one block more, so that it is not the last.
+    """
+    for blocks in dict.fromkeys((deepest, deepest + 1)):
+        if blocks >= encoder.num_layers:
+            return whole, encoder.num_layers
+        config = copy.deepcopy(whole.config)
+        for name, value in vars(config).items():
+            if isinstance(value, list) and len(value) == encoder.num_layers:
+                setattr(config, name, value[:blocks])
+        config.num_hidden_layers = blocks
+        try:
+            cut: Any = type(whole)(config).eval().requires_grad_(False)
+            if getattr(cut, "pooler", None) is not None:
+                cut.pooler = torch.nn.Identity()  # not None, see load_model
+            weights = whole.state_dict()
+            cut.load_state_dict({name: weights[name] for name in cut.state_dict()})
+            _compare(hidden_states(cut, *trial_texts(encoder, "cpu")), whole, encoder, deepest)
+        except Exception:  # whatever a model raises that cannot be made smaller
+            continue
+        return cut, blocks
+    return whole, encoder.num_layers
+
+
+def _compare(found: tuple[torch.Tensor, ...], whole: Any, encoder: Encoder, deepest: int) -> None:
+    """Raises UserError unless these states are those of the whole encoder up to a layer."""
+    for one, other in zip(found, hidden_states(whole, *trial_texts(encoder, "cpu"))[: deepest + 1], strict=False):
+        if one.shape != other.shape or (one - other).norm() > EQUAL * other.norm():
+            raise UserError(f"{encoder.name} gives other features once it is cut or saved, so nothing was written.")
+
+
+def _with_classifier(
+    cut: Any, encoder: Encoder, record: RunRecord, tagger: Tagger, normalization: Normalization | None
+) -> Any:
+    """Returns the cut encoder with the probe as its head, of transformers' class for it; None if there is none.
+
+    That is so for a linear probe on the vectors of the last layer. Its normalization becomes part of the weights.
+    """
+    per_word = normalization is not None and normalization.per_word
+    is_plain = record.task.is_per_word and len(record.layers.indices) == 1 and not (tagger.is_mix or per_word)
+    if not is_plain or tagger.lstm is not None or record.config.features["subword"] != "first":
+        return None
+    config = copy.deepcopy(cut.config)
+    config.id2label = dict(enumerate(tagger.labels))
+    config.label2id = {label: number for number, label in config.id2label.items()}
+    try:
+        model: Any = transformers.AutoModelForTokenClassification.from_config(config).eval().requires_grad_(False)
+        base = getattr(model, model.base_model_prefix)
+        base.load_state_dict({name: cut.state_dict()[name] for name in base.state_dict()})
+        (head,) = (
+            own
+            for own in model.modules()
+            if isinstance(own, torch.nn.Linear) and own.out_features == len(tagger.labels)
+        )
+        weight, bias = tagger.classifier.weight.detach(), tagger.classifier.bias.detach()
+        if normalization is not None:
+            weight = weight * normalization.gain[0]
+            bias = bias - weight @ normalization.shift[0]
+        head.weight.data, head.bias.data = weight, bias
+        ids, mask, types = trial_texts(encoder, "cpu")
+        inputs = {"input_ids": ids, "attention_mask": mask} | ({} if types is None else {"token_type_ids": types})
+        scores = model(**inputs).logits
+    except Exception:  # whatever a model raises that has no such head
+        return None
+    states = hidden_states(cut, ids, mask, types)[record.layers.indices[0]]
+    layer = combine_stored([states.flatten(0, 1)], selection_of(record), normalization)
+    expected = tagger.classifier(layer.float()).view_as(scores)
+    return model if (scores - expected).norm() <= EQUAL * expected.norm() else None
+
+
+def _pieces_per_second(model: Any, encoder: Encoder) -> float:
+    """Measures the encoder's speed."""
+    ids, _, types = (
+        None if given is None else given[:1].repeat(SPEED_TEXTS, 1) for given in trial_texts(encoder, "cpu")
+    )
+    assert ids is not None
+    times = []
+    for _ in range(SPEED_TIMES):
+        clock = time.perf_counter()
+        hidden_states(model, ids, torch.ones_like(ids), types)
+        times.append(time.perf_counter() - clock)
+    return ids.numel() / sorted(times)[SPEED_TIMES // 2]
+
+
+def _card(
+    record: RunRecord, row: Row | None, blocks: int, is_standard: bool, sizes: list[int], speeds: list[float], name: str
+) -> str:
+    """Writes the model card."""
+    dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.score
+    indices = record.layers.indices
+    layers = (
+        f"layer {indices[0]}" if len(indices) == 1 else f"{record.layers.combine} of layers {format_layers(indices)}"
+    )
+    lines = [
+        f"---\nlibrary_name: transformers\npipeline_tag: token-classification\nbase_model: {record.encoder.name}\n---",
+        f"\n# {name}\n",
+        f"{record.encoder.name}, cut to {blocks} of {record.encoder.num_layers} blocks. A probe was trained on its "
+        f"frozen vectors: {describe_probe(record.config.probe)}, {layers}.\n",
+        f"- Corpus: {record.data.name}. Dev {score} {percent(dev)}, test {score} {percent(test)}.",
+        f"- Row `{record.row}`, seed {record.seed}, record `{record.key}`.",
+        f"- The encoder has {sizes[1] / 1e6:.1f} M weights, not {sizes[0] / 1e6:.1f} M. It reads {speeds[1]:,.0f} "
+        f"pieces per second instead of {speeds[0]:,.0f} (on the CPU that wrote this).",
+        f"- Labels: {', '.join(sorted(record.scores.dev.per_type))}.",
+    ]
+    if row is not None and row.behind:
+        behind = f"at most {percent(abs(row.behind[0]))} points behind the truly best of its table (95 % confidence)"
+        lines.insert(-2, f"- Over {row.n} seeds the row has dev {score} {percent(row.dev_mean)} and lies {behind}.")
+    if is_standard:
+        lines.append(
+            "\n```python\nfrom transformers import pipeline\n\n"
+            f'tag = pipeline("token-classification", "{name}", aggregation_strategy="first")\n```'
+        )
+    text = '["Angela Merkel came to Paris."]'
+    lines.append(
+        f'\n```python\nimport probe\n\nmodel = probe.load("{name}")\nmodel.tag({text})\nmodel.features({text})\n```\n'
+    )
+    return "\n".join(lines)

@@ -1,0 +1,35 @@
+"""Recognises a folder that `probe export --model` wrote: a results folder of one record, with its encoder in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from probe.config import Config, UserError
+from probe.runs.records import decoded, json_of
+
+MODEL = "model.json"
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """Holds the content of model.json. fingerprint: of the cut encoder. key: of the record."""
+
+    fingerprint: dict[str, str]
+    blocks: int
+    key: str
+
+
+def read_exported(folder: Path) -> ExportedModel | None:
+    """Reads a folder's model.json; None if there is none. Raises UserError if it cannot be read."""
+
+    def damaged(problem: str) -> UserError:
+        return UserError(f"{folder / MODEL} is damaged ({problem}). Export the model again.")
+
+    content = json_of(folder / MODEL, damaged)
+    return None if content is None else decoded(content, ExportedModel, damaged)
+
+
+def of_export(cfg: Config, folder: Path) -> Config:
+    """Returns a record's config with the encoder that lies in the folder of its export."""
+    return replace(cfg, encoder=replace(cfg.encoder, path=str(folder), num_layers=None, weights="pretrained"))

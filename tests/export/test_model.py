@@ -1,0 +1,142 @@
+"""An exported model gives the tags and the features that were measured, of each kind of encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from support.commands import TINY
+from support.families import FAMILIES
+from support.inputs import overrides
+
+import probe
+from probe.config import UserError
+from probe.runs.run import run
+from probe.settings import configs_of
+
+pytestmark = pytest.mark.usefixtures("short_epochs")
+TEXTS = ["Paris may be nice .", "ana met smith in Paris"]
+
+
+def kept(encoder: Path, data: Path, *settings: str) -> Path:
+    """A results folder with a run whose weights were saved, of layer 1 unless settings say otherwise."""
+    chosen = any(setting.startswith("layers=") for setting in settings)
+    layers = [] if chosen else ["layers=single", "layers.indices=[1]"]
+    given = [*overrides(encoder, data), *TINY, "probe.learning_rate=0.05", "save_probe=true", "results_dir=results"]
+    run(configs_of([*given, *layers, *settings])[0][0], log=lambda _: None)
+    return Path("results").absolute()
+
+
+def predictions(folder: Path) -> str:
+    (file,) = (folder / "predictions").glob("*.test.conll")
+    return file.read_text()
+
+
+def about(folder: Path) -> tuple[int, str]:
+    """How many blocks a model has, and its class."""
+    (kind,) = json.loads((folder / "config.json").read_text())["architectures"]
+    return json.loads((folder / "model.json").read_text())["blocks"], kind
+
+
+@pytest.mark.parametrize(
+    ("family", "blocks", "kind"),
+    [
+        ("distilbert", 1, "DistilBertForTokenClassification"),
+        ("deberta-v2", 1, "DebertaV2ForTokenClassification"),
+        ("mpnet", 1, "MPNetForTokenClassification"),
+        ("albert", 1, "AlbertForTokenClassification"),
+        ("modernbert", 2, "ModernBertModel"),
+        ("llama", 2, "LlamaModel"),
+        ("qwen3", 2, "Qwen3Model"),
+        ("gpt2", 2, "GPT2Model"),
+    ],
+)
+def test_a_cut_encoder_gives_the_tags_of_the_record(
+    typed: Callable, tiny_data: Path, tmp_path: Path, family: str, blocks: int, kind: str
+):
+    for part in FAMILIES[family]():
+        part.save_pretrained(tmp_path / "encoder")
+    results = kept(tmp_path / "encoder", tiny_data, "probe.num_layers=0", "features.dtype=float32")
+    assert typed("export", str(results), "--model", "model").returncode == 0
+    assert about(Path("model")) == (blocks, kind), "a final norm needs one block more"
+    tagged = typed("tag", "model", str(tiny_data / "test.conll")).stdout
+    assert tagged.replace("-DOCSTART- O O\n\n", "") == predictions(results)
+    before, after = probe.features_of(TEXTS, results), probe.load("model").features(TEXTS)
+    for one, other in zip(before, after, strict=True):
+        assert torch.allclose(one.vectors, other.vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", ["none", "scale", "train"])
+def test_transformers_alone_gives_the_scores_of_the_probe(
+    typed: Callable, tiny_bert: Path, tiny_data: Path, normalize: str
+):
+    settings = ("probe.num_layers=0", "features.dtype=float32", f"layers.normalize={normalize}")
+    results = kept(tiny_bert, tiny_data, *settings)
+    assert typed("export", str(results), "--model", "model").returncode == 0
+    tag = transformers.pipeline("token-classification", "model", aggregation_strategy="first")
+    words = [line.split() for line in predictions(results).split("\n\n")[0].splitlines()]
+    found = {group["start"]: group["entity_group"] for group in tag(" ".join(word for word, *_ in words))}
+    at, expected = 0, {}
+    for word, *_, label in words:
+        if label.startswith("B-"):
+            expected[at] = label[2:]
+        at += len(word) + 1
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["layers=mix_last_four", "layers.normalize=scale"],
+        ["layers=sum_all", "features.subword=mean"],
+        ["layers=single", "layers.indices=[1,3]", "layers.combine=concat", "features.context=document"],
+        ["layers=single", "layers.indices=[2]", "layers.normalize=layer", "probe.num_layers=0"],
+    ],
+    ids=" ".join,
+)
+def test_other_probes_are_loaded_by_this_package(
+    typed: Callable, tiny_bert: Path, tiny_data: Path, settings: list[str]
+):
+    results = kept(tiny_bert, tiny_data, *settings)
+    assert typed("export", str(results), "--model", "model").returncode == 0
+    tagged = typed("tag", "model", str(tiny_data / "test.conll")).stdout
+    assert tagged.replace("-DOCSTART- O O\n\n", "") == predictions(results)
+    assert about(Path("model"))[1] == "BertModel"
+    pairs = probe.load("model").tag(TEXTS)
+    assert [[word for word, _ in text] for text in pairs] == [text.split() for text in TEXTS]
+
+
+def test_features_of_a_text_are_written_as_the_row_has_them(typed: Callable, tiny_bert: Path, tiny_data: Path):
+    results = kept(tiny_bert, tiny_data, "layers.normalize=scale", "layers=sum_all")
+    Path("text.txt").write_text("\n".join(TEXTS))
+    assert typed("export", str(results), "--text", "text.txt", "--input", "text", "--to", "features").returncode == 0
+    written = load_file("features/text.safetensors")["vectors"]
+    expected = torch.cat([found.vectors for found in probe.features_of(TEXTS, results)])
+    assert torch.equal(written, expected)
+    lines = [json.loads(line)["words"] for line in Path("features/text.jsonl").read_text().splitlines()]
+    assert lines == [text.split() for text in TEXTS]
+
+
+def test_the_scale_is_computed_again_where_no_weights_were_saved(typed: Callable, tiny_bert: Path, tiny_data: Path):
+    settings = ["layers=sum_all", "layers.normalize=train"]
+    saved = probe.features_of(TEXTS, kept(tiny_bert, tiny_data, *settings))
+    unsaved = probe.features_of(TEXTS, kept(tiny_bert, tiny_data, *settings, "save_probe=false", "results_dir=others"))
+    for one, other in zip(saved, unsaved, strict=True):
+        assert torch.equal(one.vectors, other.vectors)
+
+
+def test_what_cannot_be_exported_leaves_nothing(typed: Callable, tiny_bert: Path, tiny_data: Path):
+    results = kept(tiny_bert, tiny_data, "save_probe=false")
+    refused = typed("export", str(results), "--model", "model")
+    assert refused.returncode == 2
+    assert "save_probe=true" in refused.stderr
+    assert not [*Path().glob("model*")]
+    Path("model").mkdir()
+    assert typed("export", str(results), "--model", "model").returncode == 2
+    with pytest.raises(UserError, match="none"):
+        probe.load("none")
