@@ -49,6 +49,11 @@ def table(arguments: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--sentence", action="store_true", help="print the result as one sentence for a paper")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the comparison of --scores")
+    parser.add_argument(
+        "--transfer",
+        action="store_true",
+        help="print what a row chosen on one table of the folders loses on the others",
+    )
     parser.add_argument("--compare", action="store_true", help="the same for the rows of one name in two folders")
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
@@ -58,7 +63,7 @@ def table(arguments: list[str]) -> int:
         print(render_scores(options.scores, options.margin, options.format, options.figure), end="")
         return 0
     folders = options.dirs or [results_or_last(None, options.format)]
-    if len(folders) != 1 + options.compare:
+    if not options.transfer and len(folders) != 1 + options.compare:
         raise UserError("table: give one folder of results, or two with --compare: probe table --compare A B.")
 
     from probe.tables.difference import folder_differences, render_differences, row_differences
@@ -70,6 +75,10 @@ def table(arguments: list[str]) -> int:
     code = report_bad_records(*folders)
     if options.compare:
         print(render_differences(*folder_differences(*folders), options.format), end="")
+    elif options.transfer:
+        from probe.tables.transfer import render_transfer, transfer
+
+        print(render_transfer(transfer(folders, options.margin), options.format), end="")
     elif options.difference:
         print(
             render_differences(*row_differences(folders[0], options.difference, options.margin), options.format), end=""

@@ -6,6 +6,7 @@ The background is white. The same records under the same matplotlib give the sam
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import re
@@ -25,12 +26,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from probe.conditions import MAIN
+from probe.config import UserError
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
 from probe.tables.labels import BEST
 from probe.tables.notes import caption
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, by_encoder, tables_of
+from probe.tables.transfer import draw_transfer, losses
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
@@ -112,12 +115,16 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
                 found.append(Picture(f"f1_by_layer{ending}", SHOWS["f1_by_layer"], key, own, draw_by_layer, title))
             if any(record.mix for row in own for record in row.records.values()):
                 found.append(Picture(f"mix_weights{ending}", SHOWS["mix_weights"], key, own, draw_mix_weights, title))
+    with contextlib.suppress(UserError):  # of one table
+        main = [[row for row in own if row.section == MAIN] for table in tables for own in by_encoder(table)]
+        found.append(Picture("transfer", SHOWS["transfer"], None, losses(main, ""), draw_transfer))
     return found
 
 
 SHOWS = {  # of each picture, what it shows
     "scores": "Dev and test scores of every row with their intervals, beside the layers that it uses",
     "f1_by_layer": "Dev and test score of every single layer",
+    "transfer": "What the best row of each table loses on the others",
     "mix_weights": "Learned share of each layer in the weighted sums",
 }
 

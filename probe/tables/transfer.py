@@ -1,0 +1,175 @@
+"""Says whether a choice of layers travels: what a row chosen on one task, corpus or encoder loses on another.
+
+A choice is the best row of one table. What it loses on another table is how far the row of the same layers lies behind
+the truly best one there, by that table's own comparison, so the choice of the best is allowed for. The middle and the
+last layer stand beside it, which nobody had to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.conditions import MAIN
+from probe.config import UserError
+from probe.probes.kinds import describe_probe
+from probe.system.format import percent, short_name
+from probe.tables.formats import TextTable, as_csv, as_json
+from probe.tables.labels import BEST
+from probe.tables.row import Row, by_encoder
+from probe.tables.rows import build_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MIDDLE, LAST = "the middle layer", "the last layer"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Holds what a choice of layers loses on a table against its truly best row.
+
+    row: the row that the choice is there. lost: the difference of dev means. least, most: its 95 % interval, for all
+    rows of the table at once. Fractions.
+    """
+
+    chosen_on: str
+    used_on: str
+    row: str
+    lost: float
+    least: float
+    most: float
+
+
+def transfer(folders: Sequence[Path], margin: float | None = None) -> list[Loss]:
+    """Returns what the best row of each table of these folders loses on each table; and the middle and last layer.
+
+    Raises UserError if there are no two tables with a best row.
+    """
+    tables = [own for folder in folders for own in by_encoder(build_rows(folder, margin))]
+    return losses([[row for row in table if row.section == MAIN] for table in tables], ", ".join(map(str, folders)))
+
+
+def losses(tables: Sequence[Sequence[Row]], origin: str) -> list[Loss]:
+    """Returns the losses between labelled tables, each of one encoder."""
+    best = [(table, row) for table in tables for row in table if row.label == BEST]
+    if len(best) < 2:
+        raise UserError(f"{origin}: choices travel between tables, and these have {len(best)} with a best row.")
+    names = _names([row for _, row in best])
+    found = []
+    for name, (_, chosen) in zip(names, best, strict=True):
+        for other, (table, _) in zip(names, best, strict=True):
+            found.append((name, other, _same(chosen, table)))
+    for name, part in ((MIDDLE, 2), (LAST, 1)):
+        for other, (table, _) in zip(names, best, strict=True):
+            found.append((name, other, _single(table, _depth(table) // part)))
+    return [
+        Loss(name, other, row.name, abs(row.difference), abs(row.behind[1]), abs(row.behind[0]))
+        for name, other, row in found
+        if row is not None and row.difference is not None and row.behind
+    ]
+
+
+def _depth(table: Sequence[Row]) -> int:
+    return next(row.record.encoder.num_layers for row in table if row.n)
+
+
+def _single(table: Sequence[Row], layer: int) -> Row | None:
+    return next((row for row in table if row.is_single and row.indices == [layer]), None)
+
+
+def _same(chosen: Row, table: Sequence[Row]) -> Row | None:
+    """Returns the row of the same layers; of an encoder of another depth the layer as deep, or the preset."""
+    layers, depth = chosen.identity.layers, _depth(table)
+    if depth == chosen.record.encoder.num_layers:
+        wanted = (layers.indices, layers.combine)
+        return next((row for row in table if (row.indices, row.identity.layers.combine) == wanted), None)
+    if chosen.is_single:
+        return _single(table, round(chosen.indices[0] / chosen.record.encoder.num_layers * depth))
+    return next((row for row in table if row.name == chosen.name), None)
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Names tables by what they differ in."""
+    parts = [
+        (
+            row.setting.data,
+            short_name(row.setting.encoder),
+            str(row.setting.features["context"]),
+            describe_probe(row.setting.probe),
+        )
+        for row in rows
+    ]
+    differ = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
+    named = [", ".join(part for part, shown in zip(own, differ, strict=True) if shown) for own in parts]
+    return [
+        name if named.count(name) == 1 else f"{name} {row.table}".strip() for name, row in zip(named, rows, strict=True)
+    ]
+
+
+def matrix(found: Sequence[Loss]) -> tuple[list[str], list[str], dict[tuple[str, str], Loss]]:
+    """Returns the choices, the tables, and the loss of each pair."""
+    choices, used = (list(dict.fromkeys(getattr(loss, name) for loss in found)) for name in ("chosen_on", "used_on"))
+    return choices, used, {(loss.chosen_on, loss.used_on): loss for loss in found}
+
+
+def render_transfer(found: Sequence[Loss], form: str) -> str:
+    """Renders losses in one of FORMATS. CSV and JSON have a line per pair."""
+    if form in ("csv", "json"):
+        values: list[dict[str, Any]] = [vars(loss) for loss in found]
+        return as_json(values) if form == "json" else as_csv(values)
+    choices, used, cells = matrix(found)
+    lines = [[one, _row_of(one, cells), *(_cell(cells.get((one, on))) for on in used)] for one in choices]
+    others = [loss for loss in found if loss.chosen_on in used and loss.chosen_on != loss.used_on]
+    parts = []
+    for name, own in (
+        ("A choice made on another table", others),
+        *((choice.capitalize(), [loss for loss in found if loss.chosen_on == choice]) for choice in (MIDDLE, LAST)),
+    ):
+        if own:
+            lost = sorted(loss.lost for loss in own)
+            most = max(own, key=lambda loss: loss.lost).used_on
+            span = " to ".join(dict.fromkeys(map(percent, (lost[0], lost[-1]))))
+            parts.append(f"{name} loses {span} points (most on {most}).")
+    caption = "Points of dev score that the row that is best on one table loses on another, against the best row there."
+    below = "In brackets the 95 % interval, for all rows of the table at once; it allows for the choice of the best."
+    headers = ["chosen on", "row", *used]
+    table = TextTable(
+        headers,
+        lines,
+        [True, True, *[False] * len(used)],
+        [caption],
+        [below],
+        first=[" ".join(parts)],
+        label="tab:transfer",
+    )
+    return table.render(form)
+
+
+def _row_of(choice: str, cells: Mapping[tuple[str, str], Loss]) -> str:
+    return cells[choice, choice].row if (choice, choice) in cells else ""
+
+
+def _cell(loss: Loss | None) -> str:
+    return "" if loss is None else f"{percent(loss.lost)} ({percent(loss.least)} .. {percent(loss.most)})"
+
+
+def draw_transfer(figure: Figure, found: Sequence[Loss]) -> None:
+    """Draws the losses as a heat map: light is little."""
+    choices, used, cells = matrix(found)
+    values = np.array([[100 * cells[a, b].lost if (a, b) in cells else np.nan for b in used] for a in choices])
+    figure.set_size_inches(2.6 + 1.1 * len(used), 1.4 + 0.35 * len(choices))
+    axes = figure.add_subplot()
+    axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
+    axes.set_xticks(range(len(used)), used)
+    axes.set_yticks(range(len(choices)), [": ".join(filter(None, [one, _row_of(one, cells)])) for one in choices])
+    axes.set_xlabel("used on")
+    axes.set_ylabel("chosen on")
+    axes.grid(False)
+    for (y, x), value in np.ndenumerate(values):
+        colour = "white" if value > np.nanmax(values) / 2 else "black"
+        axes.text(x, y, "" if np.isnan(value) else f"{value:.1f}", ha="center", va="center", fontsize=8, color=colour)
