@@ -7,13 +7,15 @@ imported where they are needed; `datasets` installs pandas.
 
 from __future__ import annotations
 
+import re
+import reprlib
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, overload
 
 from probe.config import Config, UserError
 from probe.data.split import Split
@@ -24,6 +26,7 @@ from probe.runs.records import RunRecord, bad_records, load_record
 from probe.screening.record import load_screens
 from probe.screening.report import Screens, ranked_choices, screen_table
 from probe.settings import config_of, configs_of
+from probe.system.machine import share_cores
 from probe.tables.columns import choose_columns
 from probe.tables.formats import render, table, table_values
 from probe.tables.recommendation import Recommendation, recommend
@@ -81,6 +84,11 @@ class Results:
                             "results(...).recommendations has one for each.")  # fmt: skip
         return given[0]
 
+    if not TYPE_CHECKING:  # for which there would be any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"no {name!r}. There are: table, runs, rows, problems, recommendation (.use, .best).")
+
     def __str__(self) -> str:
         return render(self.rows, "text")
 
@@ -95,7 +103,7 @@ class Screen:
     screens: the content of screen.json, by encoder.
     """
 
-    screens: Screens
+    screens: Screens = field(repr=False)
 
     @cached_property
     def table(self) -> pandas.DataFrame:
@@ -215,6 +223,7 @@ def features(*settings: str, each: bool = False) -> Splits:
     >>> dev.vectors[first].dtype
     torch.float16
     """
+    share_cores()
     from probe.export.export import read_splits
     from probe.runs.plan import forget_inputs
 
@@ -242,22 +251,32 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
 
     settings: as on the command line, for example "encoder=minilm_l6", "encoder.path=DIR" or "features.subword=mean".
     Without layers, vectors of every layer, (words, L + 1, H), layer 0 = embedding output. With "layers=NAME" or
-    "layers.indices=[3,4]", these layers combined as `features` does: (words, width), for a mix (words, layers, H).
+    "layers.indices=[3,4]", these layers combined as `features` does: (words, width), for a mix (words, layers, H). With
+    layers.normalize they are first brought to the scale of `features`, by statistics of the train split of "data=NAME",
+    whose missing features are extracted.
 
     Each text is split into words as `probe inspect` does (punctuation marks are words) and encoded by itself. The
     encoder is loaded at each call, so pass many texts at once. Raises probe.config.UserError, a ValueError, for invalid
     settings and texts.
     """
+    share_cores()
     from probe.inspect.encoded_text import TextEncoder
     from probe.probes.combine import combine_stored
 
-    reader = TextEncoder(config_of(list(settings)))
-    given, chosen = [texts] if isinstance(texts, str) else texts, reader.selection
-    read = []
+    given = [texts] if isinstance(texts, str) else texts
+    if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
+        raise UserError(f"word_vectors takes a text or a list of texts, not {reprlib.repr(texts)}.")
+    cfg = config_of(list(settings))
+    groups = {re.split(r"[=.]", setting.lstrip("+"))[0] for setting in settings}
+    if (scale := cfg.layers.normalize) and ("data" not in groups or cfg.data.task == "sentence"):
+        raise UserError(f"layers.normalize={scale} needs a training text with a label per word: type data=NAME.")
+    normalization = features(*settings).train.vectors.normalization if scale else None
+    reader = TextEncoder(replace(cfg, layers=replace(cfg.layers, normalize=None)))
+    chosen, read = reader.selection, []
     for number, text in enumerate(given, 1):
         words, vectors = (reading := reader.read(text, number)).words, reading.vectors
-        if any(setting.lstrip("+").startswith(("layers=", "layers.")) for setting in settings):
-            vectors = combine_stored(vectors[:, list(chosen.indices)].unbind(1), chosen)
+        if "layers" in groups:
+            vectors = combine_stored(vectors[:, list(chosen.indices)].unbind(1), chosen, normalization)
         read.append(WordVectors(words, vectors))
     return read[0] if isinstance(texts, str) else read
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,10 +53,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         hint = f"`{self.prog} --help` lists the options."
         if message.startswith("unrecognized arguments: "):
-            name, _, value = message.split()[2].partition("=")
+            name, _, value = (word := message.split()[2]).partition("=")
+            behind = [*sys.argv, "", ""][sys.argv.index(word) + 1] if word in sys.argv else ""
+            value = value or (behind if re.fullmatch(r"[\w.,+]+", behind) else "VALUE")
             known = {option: option for option in self._option_string_actions}
             if any("setting=value" in str(action.metavar) for action in self._actions):
-                known |= {f"--{setting}": f"{setting}={value or 'VALUE'}" for setting in setting_names()}
+                known |= {f"--{setting}": f"{setting}={value}" for setting in setting_names()}
             if close := closest(name, known):
                 hint = f"Did you mean {known[close]}?"
         raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. {hint}")

@@ -222,7 +222,7 @@ def _from(least: float, most: float = math.inf) -> Check:
     return (lambda value: least <= value <= most), words
 
 
-SEED = _from(0, 2**63 - 1)
+SEED: Check = (lambda value: 0 <= value < 2**63), "a whole number of 0 or more, below 2**63"
 POSITIVE: Check = (lambda value: 0 < value < math.inf), "a number above 0"
 SHARE: Check = (lambda value: 0 < value < 1), "a number between 0 and 1"
 NUMBER_OR_AUTO: Check = (lambda value: value == "auto" if isinstance(value, str) else value >= 1), "1 or more, or auto"

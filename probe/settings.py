@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from probe.config import (
+    CHECKS,
     UNUSED_SETTINGS,
     Config,
     UserError,
@@ -91,7 +92,9 @@ def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Con
     except MissingMandatoryValue as error:
         raise UserError(f"{error.full_key} has no value: type {error.full_key}=VALUE.") from None
     except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key}: {reason_of(error)}{_as_values(error.full_key, reason_of(error))}") from None
+        name = error.full_key or ""
+        hint = f" Expected {CHECKS[name][1]}; several values: {name}=A,B." if name in CHECKS else ""  # as for seed=1-5
+        raise UserError(f"{name}: {reason_of(error)}.{hint}") from None
     except HydraException as error:
         raise UserError(reason_of(error.__cause__ or error)) from None
 
@@ -128,13 +131,6 @@ def _parse(
     return [_config(job) for job in jobs], is_sweep
 
 
-def _as_values(name: str | None, reason: str) -> str:
-    """Returns how the numbers of a range such as 1-5 are typed, if a value was refused that looks like one."""
-    if not (found := re.search(r"'(\d{1,2})(?:-|:|\.\.)(\d{1,2})'", reason)):
-        return ""
-    return f". Several values: {name}={','.join(map(str, range(int(found[1]), int(found[2]) + 1)))}."
-
-
 def _name(override: Override) -> str:
     """Returns the name of the setting or group of an override."""
     return str(override.key_or_group)
@@ -147,8 +143,8 @@ def _is_a_sweep(swept: Override, words: Sequence[str]) -> UserError:
         return unknown_setting(name)
     as_list = f" For one list: '{name}=[{str(swept.input_line).partition('=')[2]}]'." if name in LISTS else ""
     return UserError(
-        f"{swept.input_line} names several values, so this is a sweep. To train it: probe -m {shlex.join(words)}. "
-        f"To see its cost: probe doctor -m ...{as_list}"
+        f"{swept.input_line} names several values, so this is a sweep. To train it: probe -m {shlex.join(words)} "
+        f"(from Python: probe.sweep). To see its cost: probe doctor -m ...{as_list}"
     )
 
 
@@ -156,6 +152,8 @@ def _jobs(parser: OverridesParser, overrides: Sequence[Override]) -> list[list[O
     """Returns the overrides of each job of a sweep: the product of all values. The last of equal names counts."""
     values = {(_name(override), _is_preset(override)): _values(parser, override) for override in overrides}
     layers = ("layers.indices", False)
+    if layers in values and len(values.get(("layers", True), ())) > 1:
+        raise UserError(f"{values[layers][0].input_line} would replace the layers of each preset: type layers=single.")
     if [override.value() for override in values.get(layers, [])] != [EACH]:
         return _products(values)
     of_encoder = {key: options for key, options in values.items() if key[0].partition(".")[0] == "encoder"}

@@ -69,6 +69,11 @@ def test_results_hold_the_rows_runs_and_recommendation_of_the_folder():
     use = found.recommendation.use
     assert use is not None
     names(str(found.recommendation), use.name, use.layers_as_text, f"{use.margin:g}")
+    assert len(repr(found.recommendation)) < 2000 > 4 * len(repr(use))
+    assert len(repr(use.record)) < 200
+    names(repr(use), use.name, use.layers_as_text)
+    with pytest.raises(AttributeError, match=r"\.use"):
+        getattr(found, "use")  # noqa: B009 - to mypy it has none
     assert {row.margin for row in probe.results(DEMO, margin=2).rows} == {2}
     assert found.problems == []
 
@@ -130,8 +135,9 @@ def test_a_run_a_sweep_and_a_screen_are_those_of_the_command(
 def test_what_the_command_refuses_is_raised_with_its_message(inputs: list[str], quiet: Callable):
     with pytest.raises(UserError, match=r"probe\.learning_rate"):
         probe.run(*inputs, "probe.lr=1")
-    with pytest.raises(UserError, match=r"probe\.sweep"):
-        probe.run("+sweep=quickstart")
+    for sweep in (["+sweep=quickstart"], ["layers=last,embeddings"]):
+        with pytest.raises(UserError, match=r"probe\.sweep"):
+            probe.run(*sweep)
     with pytest.raises(UserError, match=r"/nowhere") as caught:
         probe.run(*inputs, "encoder.path=/nowhere")
     assert not str(caught.value).startswith("probe: ")

@@ -153,12 +153,13 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     columns = list(map(list, zip(*table, strict=True)))
     tags, words = (columns[at] if -width <= at < width else [] for at in (cfg.tag_column, cfg.word_column))
     of_spans = sum(tag == "O" or PREFIXED.fullmatch(tag) is not None for tag in tags)
+    no_words = words.count("") > (1 - NEARLY_ALL) * len(words) or words is tags or nearly_all_numbers(words)
+    whole = [at for at, column in enumerate(columns) if all(column) and column is not tags]
+    best = wordlike_column([[row[at] for at in whole] for row in table])
+    others = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
     if cfg.task == "spans" and (of_spans < NEARLY_ALL * len(tags) or {*tags} <= {"O"}):
-        yield from ({"tag_column": at} for at in span_columns(table))
-    if words.count("") > (1 - NEARLY_ALL) * len(words) or words is tags or nearly_all_numbers(words):
-        whole = [at for at, column in enumerate(columns) if all(column) and column is not tags]
-        best = wordlike_column([[row[at] for at in whole] for row in table])
-        yield from [] if best is None or reader != "columns" else [{"word_column": whole[best]}]
+        yield from ({"tag_column": at} | others for at in span_columns(table))
+    yield from [others] if others else []
     kinds = set(map(bare_tag, tags)) - {"O"}
     no_spans = kinds and not any(PREFIXED.fullmatch(kind) or ALMOST.fullmatch(kind) or "*" in kind for kind in kinds)
     if cfg.task == "spans" and no_spans and len(kinds) <= FEW_TAGS:

@@ -5,6 +5,7 @@ Times are extrapolated from short measurements on this machine, with pieces and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from probe.system.speed import units_per_second
 
 FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
+ENOUGH = 0.8  # of a worker's time: estimates are rough
 
 
 def cost_lines(configs: Sequence[Config], launcher: Mapping[str, str] | None = None) -> list[str]:
@@ -34,14 +36,15 @@ def cost_lines(configs: Sequence[Config], launcher: Mapping[str, str] | None = N
     lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} not done yet", f"rows: {first_few(list(rows), glue='; ')}"]
     device = resolve_device(configs[0].device)
     if frozen := [planned for planned in todo if planned.kind.reads_features]:
-        lines += [*_extraction(frozen, device), *_training(frozen, device, launcher)]
+        extraction, seconds = _extraction(frozen, device)
+        lines += [*extraction, *_training(frozen, device, launcher, seconds)]
     if tuned := [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]:
         lines.append(f"to fine-tune: {pluralize(len(tuned), 'run')}")
     return lines
 
 
-def _extraction(frozen: Sequence[Plan], device: str) -> list[str]:
-    """Describes the stores that these runs read. Raises UserError if what is missing does not fit on the disk."""
+def _extraction(frozen: Sequence[Plan], device: str) -> tuple[list[str], float]:
+    """Describes the stores that these runs read; also the seconds to fill them. Raises UserError without the space."""
     lines, num_stores, num_bytes, seconds = [], 0, 0, 0.0
     for planned in {planned.store.key: planned for planned in frozen}.values():
         store, folder = planned.store, planned.cfg.features.cache_dir
@@ -54,11 +57,11 @@ def _extraction(frozen: Sequence[Plan], device: str) -> list[str]:
             seconds += extraction_s(planned, device)
     if num_stores:
         lines.append(f"to extract: {pluralize(num_stores, 'store')}, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
-    return lines
+    return lines, seconds
 
 
-def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] | None) -> list[str]:
-    """Estimates the time of training probes on stored features; with a launcher also that of the longest run."""
+def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] | None, fill_s: float) -> list[str]:
+    """Estimates the time of training probes on stored features; with a launcher also whether its workers have it."""
     per_word: dict[tuple[object, ...], float] = {}  # seconds, by what determines them
     epochs: list[int] = []
     runs: list[tuple[float, float]] = []  # seconds of each, at least and at most
@@ -74,24 +77,20 @@ def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] |
         fewest = min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs)
         runs.append((epoch_s * fewest, epoch_s * schedule.max_epochs))
         epochs += [fewest, schedule.max_epochs]
-    longest, jobs = max(most for _, most in runs), frozen[0].cfg.jobs
-
-    def time(at_once: int) -> str:
-        at_once = min(at_once, len(runs))
-        both = (max(sum(seconds) / at_once, *seconds) for seconds in zip(*runs, strict=True))
-        return f"{' to '.join(dict.fromkeys(map(duration, both)))}, {at_once} at once"
-
+    settings, jobs = ("array", "cpus_per_task", "gpus_per_node", "timeout_min"), frozen[0].cfg.jobs
+    workers, cores, cards, minutes = (number_of(launcher or {}, name) for name in settings)
+    here = side_by_side(jobs, len(gpus()) if device == "cuda" else 0)
+    at_once = min(len(runs), here if launcher is None else max(1, workers) * side_by_side(jobs, cards, cores))
+    both = [max(sum(seconds) / at_once, *seconds) for seconds in zip(*runs, strict=True)]
+    time = f"{' to '.join(dict.fromkeys(map(duration, both)))}, {at_once} at once"
     ends = f"runs take {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
     if launcher is None:
-        return [f"to train: {time(side_by_side(jobs, len(gpus()) if device == 'cuda' else 0))}; {ends}"]
-    workers, cores, cards, minutes = (
-        number_of(launcher, name) for name in ("array", "cpus_per_task", "gpus_per_node", "timeout_min")
-    )
-    most, is_long = max(1, workers) * side_by_side(jobs, cards, cores), longest > 60 * minutes
+        return [f"to train: {time}; {ends}"]
+    needed = fill_s / max(1, workers) + both[1]
     return [
-        f"to train at the speed of this {device}: {time(1)}; {time(most)}; {ends}",
-        f"{WARNING * is_long}the longest run takes {duration(longest)}; a worker ends after {minutes} min "
-        f"({SETTING}timeout_min)",
+        f"to train at the speed of this {device}: {time}; {ends}",
+        f"{WARNING * (needed > ENOUGH * 60 * minutes)}a worker takes up to {duration(needed)} and ends after "
+        f"{minutes} min ({SETTING}timeout_min={math.ceil(needed / ENOUGH / 60)} is enough); the same command continues",
     ]
 
 

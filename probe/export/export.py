@@ -15,7 +15,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import pairwise
@@ -51,7 +51,7 @@ class Vectors:
     shape: (words, width), or (words, layers, H) if layers are not combined. `vectors[rows]` is a torch tensor on the
     CPU in the stored dtype (sums and means: float32). Rows are what NumPy takes: a number, a slice, a list, an array,
     or a mask; indices within each vector may follow: `vectors[:, 0]`. `numpy.asarray(vectors)` reads everything into
-    memory; bfloat16, which NumPy lacks, becomes float32.
+    memory; bfloat16, which NumPy lacks, becomes float32. `.std()` of float16 overflows: `.astype(numpy.float32)`.
 
     normalization: what `layers.normalize` did to each layer, a function of a list of layers, each (words, H), so that
     vectors of new text can be brought to the same scale; None if nothing.
@@ -119,10 +119,10 @@ class SplitFeatures:
     none.
     """
 
-    words: list[str]
-    tags: list[str]
-    sentences: list[slice]
-    documents: list[int] | None
+    words: list[str] = field(repr=False)
+    tags: list[str] = field(repr=False)
+    sentences: list[slice] = field(repr=False)
+    documents: list[int] | None = field(repr=False)
     vectors: Vectors
 
 

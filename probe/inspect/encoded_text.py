@@ -75,7 +75,9 @@ class TextEncoder:
         if cfg.layers.is_empty:
             raise UserError("layers=majority_tag reads no layer, so there is nothing to inspect. Type layers=last.")
         if cfg.layers.normalize is not None:
-            raise UserError(f"layers.normalize={cfg.layers.normalize} needs a train split. Omit it for single texts.")
+            raise UserError(
+                "layers.normalize needs a training text. Omit it, or from Python: word_vectors with data=NAME."
+            )
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))

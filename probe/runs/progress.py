@@ -6,6 +6,7 @@ Imports nothing that takes long.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import socket
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from probe.config import UserError
 from probe.runs.records import RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
 from probe.system.files import SHORT_KEY, short
-from probe.system.format import closest, duration, pluralize
+from probe.system.format import closest, duration, first_few, pluralize
 from probe.system.locks import is_locked, try_lock, wait_for_lock
 
 
@@ -143,11 +144,16 @@ class SweepStatus:
         return statistics.median(seconds) * (len(self.waiting | self.died) + len(self.running) / 2) / max(1, at_once)
 
 
-def closest_results(folder: Path) -> Path | None:
-    """Returns the results folder with the most similar name in the same place, for a name that was mistyped."""
-    there = {file.parent.name for name in ("records", SWEEP, "screen.json") for file in folder.parent.glob(f"*/{name}")}
-    close = closest(folder.name, sorted(there))
-    return folder.with_name(close) if close else None
+def other_results(folder: Path) -> str:
+    """Says which results folders there are for one that is none: below it, or beside it the one of a similar name."""
+    for home in (folder, folder.parent):
+        files = (file for name in ("records", SWEEP, "screen.json") for file in home.glob(f"*/{name}"))
+        there = sorted({file.parent.name for file in files if file.parent != folder})
+        if home != folder and (close := closest(folder.name, there)):
+            return f"Did you mean {shlex.quote(str(home / close))}?"
+        if there:
+            return f"There are in {home}: {first_few(there, 10)}."
+    return "`probe +sweep=quickstart` makes results/quickstart."
 
 
 def status_of(results_dir: Path) -> SweepStatus:
@@ -155,9 +161,7 @@ def status_of(results_dir: Path) -> SweepStatus:
     if expected := read_expected(results_dir):
         return SweepStatus(results_dir, [run.key for run in expected])
     found = f"{SWEEP} names no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
-    close = None if results_dir.is_dir() else closest_results(results_dir)
-    hint = f" Did you mean {close}?" if close else ""
-    raise UserError(f"{results_dir}: no sweep was started here ({found}).{hint}")
+    raise UserError(f"{results_dir}: no sweep was started here ({found}). {other_results(results_dir)}")
 
 
 def lines(now: SweepStatus) -> Iterator[str]:

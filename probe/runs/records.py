@@ -142,7 +142,7 @@ class Seconds:
     score: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunRecord:
     schema: int
     key: str
@@ -165,6 +165,9 @@ class RunRecord:
     started: str  # UTC
     finished: str
     outcome: Outcome  # how the training ended, see probes.schedule
+
+    def __repr__(self) -> str:
+        return f"RunRecord({self.label!r}, dev {self.scores.dev.headline:.4f}, {self.outcome})"
 
     @property
     def task(self) -> Task:

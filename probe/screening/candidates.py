@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from probe.config import LayersConfig
-from probe.probes.selection import Selection, presets_of, select
+from probe.probes.selection import Selection, encoder_flops, presets_of, select
 from probe.system.grouping import group_by
 
 
@@ -37,6 +37,12 @@ class Candidate:
     @property
     def name(self) -> str:
         return self.layers.name
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Returns the operations of the encoder per piece, and the width of the vectors."""
+        layers = len(self.layers.indices) if self.layers.combine == "concat" else 1
+        return encoder_flops(self.width // layers, self.num_blocks), self.width
 
     @property
     def readout(self) -> tuple[str, tuple[int, ...]]:

@@ -39,11 +39,11 @@ def jackknife(values: Sequence[float]) -> float:
 
 
 def rank(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Sorts candidates by dev F1, then by squared error, and fills in `tied`.
+    """Sorts candidates by dev F1, the cheapest of equal ones first, and fills in `tied`.
 
     Those of several encoders are ranked as those of one. All scores must be of the same sentences, in the same parts.
     """
-    every = sorted(candidates, key=lambda one: (-one.dev_f1, statistics.fmean(one.error), one.width, one.name))
+    every = sorted(candidates, key=lambda one: (-one.dev_f1, one.cost, statistics.fmean(one.error), one.name))
     scores = np.array([one.f1 for one in every])
     tied = _behind(scores[None])[0] <= critical(*scores.shape)
     return [replace(one, tied=bool(is_tied)) for one, is_tied in zip(every, tied, strict=True)]

@@ -10,7 +10,6 @@ from typing import Any
 
 from probe.config import layer_presets
 from probe.data.tasks import TASKS
-from probe.probes.selection import encoder_flops
 from probe.screening.ranking import jackknife, rank, selection_bias
 from probe.screening.record import ScreenRecord
 from probe.system.format import format_count, format_layers, percent, pluralize, with_encoder
@@ -33,7 +32,7 @@ def ranked_choices(screens: Screens) -> list[dict[str, Any]]:
             "combine": one.layers.combine,
             "width": one.width,
             "num_blocks": one.num_blocks,
-            "encoder_flops": encoder_flops(screens[one.encoder or ""].hidden_size, one.num_blocks),
+            "encoder_flops": one.cost[0],
             "dev_f1": one.dev_f1,
             "spread": jackknife(one.f1),
             "error": statistics.fmean(one.error),

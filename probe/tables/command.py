@@ -65,6 +65,10 @@ def table(arguments: list[str]) -> int:
     folders = options.dirs or [results_or_last(None, options.format)]
     if not options.transfer and len(folders) != 1 + options.compare:
         raise UserError("table: give one folder of results, or two with --compare: probe table --compare A B.")
+    if (options.columns or (options.compare and options.margin is not None)) and (
+        options.compare or options.difference
+    ):
+        raise UserError("table: --columns is for a table alone, and --compare takes no --margin.")
 
     from probe.tables.difference import folder_differences, render_differences, row_differences
     from probe.tables.formats import render

@@ -57,7 +57,7 @@ def row_differences(
     a, b = (rows[name] for name in names)
     if a.task != b.task:
         raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
-    found = list(_differences(a.full_name, a, b, [None, *a.record.scores.dev.per_type]))
+    found = list(_differences(f"{a.full_name} - {b.full_name}", a, b, [None, *a.record.scores.dev.per_type]))
     ranked = [row for row in every if row.table == a.table == b.table and row.behind]
     above = f"A: {a.full_name}. B: {b.full_name}. {caption([a]).split('. ')[0]}."
     return found, [_reconciled(a, b, found[0], ranked), above]

@@ -16,7 +16,7 @@ from probe.tables.labels import BEST
 from probe.tables.row import Row
 
 HOW_UNCONVERGED = {
-    "hit_epoch_limit": "ended by probe.max_epochs. Raise it.",
+    "hit_epoch_limit": "ended by probe.max_epochs. Type probe.max_epochs={}.",
     "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 SHOWN = 6  # runs named in a note
@@ -40,6 +40,7 @@ def caption(rows: Sequence[Row]) -> str:
     if "sentence" in features:
         parts.append(f"{features['sentence']} of a text's words")
     parts.append(describe_probe(first.setting.probe))
+    parts += first.apart
     if len(scales) == 1 and None not in scales:
         parts.append(f"layers.normalize={next(iter(scales))}")
     floor = most_frequent(rows)
@@ -60,14 +61,10 @@ def unconverged_notes(rows: Sequence[Row]) -> list[str]:
     """Names the runs that did not converge, by cause."""
     lines = []
     for ending, remedy in HOW_UNCONVERGED.items():
-        runs = [
-            with_encoder(record.label, row.encoder)
-            for row in rows
-            for record in row.unconverged
-            if record.outcome == ending
-        ]
-        if runs:
-            lines.append(f"not converged: {first_few(runs, SHOWN)}: {remedy} Such rows are not ranked.")
+        ended = [(row, record) for row in rows for record in row.unconverged if record.outcome == ending]
+        if runs := [with_encoder(record.label, row.encoder) for row, record in ended]:
+            more = 2 * max(int(record.identity.probe["max_epochs"]) for _, record in ended)
+            lines.append(f"not converged: {first_few(runs, SHOWN)}: {remedy.format(more)} Such rows are not ranked.")
     return lines
 
 

@@ -31,7 +31,7 @@ SCORES: dict[str, Callable[[Scores], float | None]] = {  # of a split; None wher
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Row:
     """Holds a row: one choice of layers under some conditions, over its seeds.
 
@@ -46,7 +46,8 @@ class Row:
     loss: what the row is expected to lose against the truly best one on dev.
     error: the square of that difference's standard error: what seeds, and what the text contributes. intervals: of the
     mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
-    if counts are missing. looks: how many tables the seeds were added to, with this one.
+    if counts are missing. looks: how many tables the seeds were added to, with this one. apart: what its table differs
+    in from others of the same caption.
     """
 
     name: str
@@ -73,6 +74,11 @@ class Row:
     over_text: bool = False
     units: str | None = None
     looks: int = 1
+    apart: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        layers = self.layers_as_text or "none"
+        return f"Row({self.full_name!r}, layers {layers}, {self.label}, dev {self.dev_mean:.4f}, n={self.n})"
 
     @property
     def title(self) -> str:

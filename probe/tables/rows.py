@@ -5,6 +5,7 @@ Rows depend only on the folder's files: records, the counts of each, what its sw
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,15 +15,16 @@ from typing import Any
 from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
 from probe.race.spec import read_outcome, screened
-from probe.runs.frame import Run, frame
+from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import normalized_name
-from probe.runs.progress import closest_results, failures
+from probe.runs.progress import failures, other_results
 from probe.runs.records import Records, bad_records
 from probe.runs.sweep_plan import SWEEP
 from probe.system.files import canonical, sha256_of, short, to_jsonable
 from probe.system.format import short_name
 from probe.system.grouping import group_by
 from probe.tables.labels import label_rows
+from probe.tables.notes import caption
 from probe.tables.row import Row
 
 # The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
@@ -44,9 +46,7 @@ def results_folder(folder: Path) -> Path:
     if folder.name == "records" and not (folder / "records").is_dir():
         folder = folder.parent
     if not folder.is_dir():
-        close = closest_results(folder)
-        hint = f"Did you mean {close}?" if close else "`probe +sweep=quickstart` makes results/quickstart."
-        raise UserError(f"{folder}: there is no such folder. {hint}")
+        raise UserError(f"{folder}: there is no such folder. {other_results(folder)}")
     return folder
 
 
@@ -73,7 +73,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     if not runs:
         for error in bad_records(folder).values():
             raise error
-        raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+        raise UserError(f"{folder} holds no records. {other_results(folder)}")
     failed = failures(folder)
     rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
     of_screen = screened(folder)
@@ -90,6 +90,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     points = default_margin() if margin is None else margin
     for table in tables:
         label_rows(table, points)
+    _tell_apart(tables)
     return [row for table in tables for row in table]
 
 
@@ -187,6 +188,22 @@ def _name(table: list[Row]) -> None:
                 if any(other.get(name) != value for other in settings)
             ]
             row.condition = f"{row.condition} ({', '.join(different)})" if different else row.condition
+
+
+def _tell_apart(tables: Sequence[list[Row]]) -> None:
+    """Says in captions that would be the same what their tables differ in: the text, or settings."""
+    for same in group_by(tables, caption).values():
+        known = []
+        for table in same if len(same) > 1 else ():
+            row = _main_first(table)[0]
+            corpus, *_, version, read, probe = json.loads(Run(row.name, row.identity, row.width, row.setting).table)
+            started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
+            named = {f"features.{name}": value for name, value in zip(READ, read, strict=True)}
+            named |= {f"probe.{name}": value for name, value in probe.items()}
+            known.append({"text": f"{corpus[:6]} (from {started})", "version": version, **named})
+        for table, own in zip(same, known, strict=False):
+            for row in table:
+                row.apart = [f"{name}={own[name]}" for name in own if any(one.get(name) != own[name] for one in known)]
 
 
 def _settings(row: Row) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,8 +21,9 @@ from probe.data.split import Split, SplitBuilder, lines_of
 from probe.data.task import Task
 from probe.runs.frame import run_of
 from probe.runs.identity import normalized_name
-from probe.runs.progress import closest_results
+from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_records
+from probe.tables.rows import results_folder
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
 LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,8}")  # one word with a slash, or with an ending
@@ -33,12 +35,11 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     Records without saved weights are taken only if there are no others. row: may say how its layers are normalized;
     None: the only row. Raises UserError if there is no such record, or several rows have one.
     """
-    if not folder.is_dir():
-        close = closest_results(folder)
-        raise UserError(f"{folder}: there is no such folder of results.{f' Did you mean {close}?' if close else ''}")
+    folder = results_folder(folder)
     records = {file: record for file, record in load_records(folder).items() if not record.identity.condition}
     if not records:
-        raise UserError(f"{folder} has no finished run. To see the status of a sweep: probe sweep-status {folder}")
+        status = f"probe sweep-status {shlex.quote(str(folder))}"
+        raise UserError(f"{folder} has no finished run ({status}). {other_results(folder)}")
     names = {file: normalized_name(record.row, record.identity.layers.normalize) for file, record in records.items()}
     fitting = {
         file: record

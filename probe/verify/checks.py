@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from probe.config import LayersConfig, UserError
 from probe.probes.selection import select
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
+from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, decoded, json_of, load_record, load_records
 from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.screening.record import SCREEN, load_screens
@@ -68,7 +69,7 @@ def check_files(folder: Path) -> Iterator[Check]:
     folder = results_folder(folder)
     files = sorted((folder / "records").glob("*.json"))
     if not files and not (folder / SCREEN).exists():
-        raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+        raise UserError(f"{folder} holds no records. {other_results(folder)}")
     said: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for record in load_records(folder).values():
         for place, key, value in _shared(record):

@@ -47,7 +47,13 @@ def in_training(folder: Path) -> int:
         (["encodr=minilm_l6"], ["encoder?"]),
         (["seeds=1,2"], ["seed?"]),
         (["feature=1"], ["features.context"]),
-        (["seed=x"], ["seed", "'x'"]),
+        (["seed=x"], ["seed", "'x'", 0, "seed=A,B"]),
+        (
+            ["-m", "layers=last,sum_all,single", "layers.indices=[3]"],
+            ["layers.indices=[3]", "layers=single"],
+        ),
+        (["table", "--compare", "a", "b", "--margin", "1"], ["--margin"]),
+        (["table", "a", "--difference", "x", "y", "--columns", "cost"], ["--columns"]),
         (["layers=single", "layers.indices=[99]"], [99, 0, 12]),
         (["data.path=/nowhere"], ["data.path=/nowhere"]),
         (["tabel"], ["table?"]),
@@ -61,10 +67,10 @@ def in_training(folder: Path) -> int:
         (["seed=1 b(c"], ["""'seed="1 b(c"'"""]),
         (["data.path=/tmp/é"], ["""'data.path="/tmp/é"'"""]),
         (["sweep=quickstrat"], ["quickstart?"]),
-        (["--seed", "3"], ["seed=VALUE?"]),
+        (["--seed", "3"], ["seed=3?"]),
         (["--learning-rate=3"], ["probe.learning_rate=3?"]),
         (["table", "--colums", "x"], ["--columns?"]),
-        (["seed=2-5"], ["seed=2,3,4,5"]),
+        (["seed=2-5"], ["seed=A,B"]),
         (["-m", "+sweep=quickstart,paper_table"], ["sweep"]),
         (["+sweep=nope"], ["sweep=nope", "quickstart"]),
         (["~layers"], ["layers"]),
@@ -101,6 +107,15 @@ def test_a_mistyped_folder_leads_to_the_closest(command: str, typed, tmp_path: P
     assert done.returncode == 2
     names(done.stderr, "results/quickstart")
     assert "results_dir=" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["table"], ["verify"], ["sweep-status"], ["tag", "--row", "last"]])
+def test_a_folder_without_results_leads_to_those_in_it_or_beside_it(command: list[str], typed, tmp_path: Path):
+    (tmp_path / "all" / "first" / "records").mkdir(parents=True)
+    for folder in ("all", "all/xyz"):
+        done = typed(*command, folder, *["Ana"] * (command[0] == "tag"))
+        assert done.returncode == 2
+        names(done.stderr, "all", "first")
 
 
 def test_a_mistyped_folder_of_a_corpus_leads_to_the_closest(typed, tmp_path: Path):

@@ -73,6 +73,7 @@ CONLLU += "1\tRome\tRome\tPROPN\tNNP\t_\t0\troot\t_\t_\n"
         (TABS.replace("\t", "\t\t", 1), [], ENGLISH, ["separator=whitespace"]),
         (TABS.replace("\t", "  ", 1).replace("\t", " "), ["data.separator=space"], ENGLISH, ["separator=whitespace"]),
         ("1\tEU\tB-ORG\tO\n2\t@\tO\tO\n\n1\tRome\tB-LOC\tO\n", [], ENGLISH, ["word_column=1", "tag_column=2"]),
+        ("1\tEU\tB-ORG\t_\n2\t@\tO\t_\n\n1\tRome\tB-LOC\t_\n", [], ENGLISH, ["word_column=1", "tag_column=2"]),
         ("B-ORG\tEU\nO\t@\n\nB-LOC\tRome\n", [], ENGLISH, ["word_column=1", "tag_column=0"]),
         ("EU\tB-ORG\tO\n@\tO\tO\n\nRome\tB-LOC\tO\n", [], ENGLISH, ["tag_column=1"]),
         (TABS, ["data.tag_column=3"], ENGLISH, ["tag_column=1"]),

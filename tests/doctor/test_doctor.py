@@ -260,7 +260,7 @@ def test_every_corpus_of_a_sweep_is_looked_at_once(config: Config, tiny_data: Pa
     assert re.findall(r"^data +ok +(\w+), from", text, re.MULTILINE) == ["tiny", "other"]
 
 
-def test_for_a_cluster_the_plan_is_there_without_a_gpu_here_and_the_longest_run_is_held_against_the_limit(
+def test_for_a_cluster_the_plan_is_there_without_a_gpu_here_and_a_workers_time_is_held_against_the_limit(
     typed: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("probe.doctor.cost.training_s_per_word", lambda planned, device: 0.1)
@@ -269,10 +269,13 @@ def test_for_a_cluster_the_plan_is_there_without_a_gpu_here_and_the_longest_run_
     slurm = ["hydra/launcher=slurm", "hydra.launcher.array=3", "hydra.launcher.cpus_per_task=2"]
     done = typed(*sweep, *slurm)
     assert {"data", "encoder", "device", "results", "cost"} == {*parts(done.stdout, "ok")} - {"slurm"}
-    names(done.stdout, "6 runs", "1 store", "1 at once", "6 at once", "device=cuda")
-    warning = "WARNING: the longest run"
-    names(done.stdout, warning, "hydra.launcher.timeout_min", "5 min")
-    assert warning not in typed(*sweep, *slurm, "hydra.launcher.timeout_min=1000").stdout
+    names(done.stdout, "6 runs", "1 store", "6 at once", "device=cuda")
+    found = re.search(r"WARNING: .*5 min \(hydra.launcher.timeout_min=(\d+)", done.stdout)
+    assert found
+    enough = int(found[1])
+    assert "WARNING" not in typed(*sweep, *slurm, f"hydra.launcher.timeout_min={enough + 1}").stdout
+    close = typed(*sweep, *slurm, f"hydra.launcher.timeout_min={int(0.9 * enough)}").stdout
+    names(close, "WARNING: ")
     names(typed(*sweep, *slurm, "hydra.launcher.array=x").stdout, "hydra.launcher.array=x")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -16,9 +17,9 @@ import pytest
 import torch
 from support.facts import names
 from support.families import FAMILIES
-from support.inputs import VOCABULARY, encoder_config, features_config, plain_encoder, stored
+from support.inputs import VOCABULARY, encoder_config, features_config, overrides, plain_encoder, stored
 
-from probe import word_vectors
+from probe import features, word_vectors
 from probe.cli import dispatch
 from probe.config import Config, LayersConfig, UserError
 from probe.data.corpus import Corpus
@@ -356,8 +357,34 @@ def test_from_python_chosen_layers_are_combined_as_features_combines_them(tiny_s
     ):
         close(word_vectors("Ana met smith.", *tiny_settings, *layers).vectors, expected)
     assert word_vectors("", *tiny_settings, "layers=concat_last_four").vectors.shape == (0, 64)
-    with pytest.raises(UserError, match="layers.normalize=scale"):
-        word_vectors("Ana", *tiny_settings, "layers=last", "layers.normalize=scale")
+
+
+def test_from_python_normalized_vectors_of_a_text_are_those_of_features(
+    tiny_settings: list[str], tiny_bert: Path, tiny_data: Path
+):
+    settings = [*tiny_settings, "layers.indices=[2,4]", "layers.combine=sum", "layers.normalize=scale"]
+    of_data = [*overrides(tiny_bert, tiny_data)[1:], "features.dtype=float32"]
+    train = features(*settings, *of_data).train
+    first = train.sentences[0]
+    words, vectors = word_vectors(" ".join(train.words[first]), *settings, *of_data)
+    assert words == train.words[first]
+    close(vectors, train.vectors[first])
+    for without in ([], [*of_data, "data.task=sentence"]):
+        with pytest.raises(UserError, match=r"layers.normalize=scale.*data=NAME"):
+            word_vectors("Ana", *settings, *without)
+
+
+@pytest.mark.parametrize("texts", [None, 3, ["Ana", None]])
+def test_from_python_what_is_no_text_is_refused(texts: Any, tiny_settings: list[str]):
+    with pytest.raises(UserError, match=str(texts).replace("[", r"\[")):
+        word_vectors(texts, *tiny_settings)
+
+
+def test_from_python_an_encoder_runs_with_threads_that_wait_little(tiny_settings: list[str], monkeypatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    word_vectors("Ana", *tiny_settings)
+    assert int(os.environ["GOMP_SPINCOUNT"]) < 300_000, "OpenMP's default"
 
 
 # A real encoder.

@@ -213,8 +213,18 @@ def test_a_deep_encoder_extends_its_best_choices(corpus: Corpus, store: FeatureS
     }
 
 
-def make(name: str, width: int, *f1s: float) -> Candidate:
-    return Candidate(LayersConfig([1], "concat", name), width, 1, list(f1s), [0.1] * len(f1s))
+def make(name: str, width: int, *f1s: float, blocks: int = 1, error: float = 0.1) -> Candidate:
+    return Candidate(LayersConfig([1], "concat", name), width, blocks, list(f1s), [error] * len(f1s))
+
+
+def test_of_equal_scores_the_cheapest_is_first():
+    every = [
+        make("wide", 9, 0.5, 0.7, error=0.01),
+        make("deep", 9, 0.5, 0.7, blocks=4, error=0.001),
+        make("small", 3, 0.6, 0.6, error=0.3),
+        make("better", 9, 0.7, 0.7, blocks=4),
+    ]
+    assert [one.name for one in rank(every)] == ["better", "small", "wide", "deep"]
 
 
 def test_the_spread_is_the_jackknifes():

@@ -50,9 +50,9 @@ def test_the_ranking_has_what_a_screen_of_each_encoder_has(screened: Path):
     for name, own in together.items():
         (alone,) = load_screens(screened / f"out-{name}").values()
         assert (own.key, own.ranked, own.words) == (alone.key, alone.ranked, alone.words)
-        every += [(-one.dev_f1, np.mean(one.error), name, one) for one in alone.ranked]
+        every += [(-one.dev_f1, one.cost, np.mean(one.error), name, one) for one in alone.ranked]
     ranked = ranked_choices(together)
-    every.sort(key=lambda each: each[:2])
+    every.sort(key=lambda each: each[:3])
     assert [(one["encoder"], one["name"]) for one in ranked] == [(name, one.name) for *_, name, one in every]
     behind = _behind(np.array([one.f1 for *_, one in every])[None])[0]
     assert [one["tied"] for one in ranked] == [bool(own <= critical(len(every), 2)) for own in behind]

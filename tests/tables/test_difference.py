@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.facts import names
 from support.records import make_record
 
 from probe.config import UserError
@@ -43,6 +44,7 @@ def made(folder: Path) -> Path:
 def test_two_rows_differ_by_their_means_with_an_interval_over_seeds_and_text(tmp_path: Path):
     (dev, test), _ = row_differences(made(tmp_path), ["last", "embeddings"])
     assert (dev.score, test.score, dev.n) == ("dev F1", "test F1", "5 / 5")
+    names(dev.rows, "last", "embeddings")
     assert (dev.a, dev.b, dev.difference) == (pytest.approx(0.803), pytest.approx(0.703), pytest.approx(0.1))
     assert test.difference == pytest.approx(0.28)
     assert dev.over == "seeds and text"

@@ -42,9 +42,10 @@ from probe.tables.columns import COLUMNS, choose_columns
 from probe.tables.command import table
 from probe.tables.formats import render
 from probe.tables.labels import label_rows
+from probe.tables.notes import caption
 from probe.tables.paper import CONLL2003
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row
+from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows
 
 
@@ -191,7 +192,8 @@ def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
 
 
 def test_an_empty_or_missing_folder_says_what_to_type(tmp_path: Path):
-    for folder in (tmp_path, tmp_path / "nowhere"):
+    for folder in (tmp_path / "empty", tmp_path / "nowhere"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(UserError, match="probe .sweep=quickstart"):
             build_rows(folder)
 
@@ -471,6 +473,15 @@ def test_a_control_stands_in_the_table_of_what_it_controls(tmp_path: Path):
     assert re.search(r"^last +random weights \(seed 0\) +5 +16 +3 +40\.00", text, flags=re.M)
     assert "condition" in next(csv.reader(io.StringIO(render(rows, "csv"))))
     assert json.loads(render(rows, "json"))[0]["condition"] == "random weights (seed 0)"
+
+
+def test_tables_that_look_the_same_say_what_they_differ_in(tmp_path: Path):
+    for corpus in ("first_text", "other_text"):
+        make_record(tmp_path, "last", 1, 0.8, 0.7, corpus=corpus)
+    make_record(tmp_path, "last", 1, 0.8, 0.7, corpus="other_text", context="document")
+    captions = [caption(rows) for rows in tables_of(build_rows(tmp_path))]
+    assert sorted(re.findall(r"text=(\w+)", " ".join(captions))) == ["first_", "other_"]
+    assert "text=" not in next(text for text in captions if "document context" in text)
 
 
 def test_a_run_without_condition_has_a_key_without_one():
