@@ -328,6 +328,7 @@ def load(folder: str | Path, row: str | None = None, *settings: str) -> Model:
     row: needed if the folder has several; the seed is the best one on dev. settings: for paths that have changed, as
     "encoder.path=DIR". Raises probe.config.UserError, a ValueError.
     """
+    share_cores()
     return Model(*select_saved_probe(Path(folder), row, None), settings)
 
 

@@ -77,8 +77,9 @@ class Row:
     apart: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        layers = self.layers_as_text or "none"
-        return f"Row({self.full_name!r}, layers {layers}, {self.label}, dev {self.dev_mean:.4f}, n={self.n})"
+        return (
+            f"Row({self.full_name!r}, layers {self.layers_as_text}, {self.label}, dev {self.dev_mean:.4f}, n={self.n})"
+        )
 
     @property
     def title(self) -> str:
