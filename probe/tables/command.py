@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probe.arguments import Parser, report_bad_records, results_or_last, results_path
 from probe.config import UserError
+from probe.settings import split_settings
+
+if TYPE_CHECKING:
+    from probe.tables.budget import Speed
+    from probe.tables.row import Row
 
 DESCRIPTION = """\
 Prints the records of a results folder as a table: which row to use, means and standard deviations
@@ -27,9 +35,7 @@ def table(arguments: list[str]) -> int:
     from probe.tables.formats import FORMATS
 
     parser = Parser("table", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "dirs", nargs="*", type=results_path, metavar="DIR", help="results folder (default: the one written last)"
-    )
+    parser.add_argument("dirs", nargs="*", metavar="DIR", help="results folder (default: the one written last)")
     parser.add_argument(
         "--columns",
         metavar="NAME,...",
@@ -47,6 +53,11 @@ def table(arguments: list[str]) -> int:
         help="compare scores from elsewhere, higher ones better: columns row, score and, where known, seed, unit, "
         "document, cost",
     )  # fmt: skip
+    parser.add_argument(
+        "--budget", metavar="NAME=NUMBER",
+        help="print the best row within it: blocks=6, width=768, words_s=2000 (at least), ms=5 (per sentence), mb=200 "
+        "(of weights); speeds are measured here (encoder.path=DIR if the encoder has moved)",
+    )  # fmt: skip
     parser.add_argument("--sentence", action="store_true", help="print the result as one sentence for a paper")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the comparison of --scores")
     parser.add_argument(
@@ -62,7 +73,8 @@ def table(arguments: list[str]) -> int:
 
         print(render_scores(options.scores, options.margin, options.format, options.figure), end="")
         return 0
-    folders = options.dirs or [results_or_last(None, options.format)]
+    overrides, dirs = split_settings(options.dirs) if options.budget else ([], options.dirs)
+    folders = [*map(results_path, dirs)] or [results_or_last(None, options.format)]
     if not options.transfer and len(folders) != 1 + options.compare:
         raise UserError("table: give one folder of results, or two with --compare: probe table --compare A B.")
     if (options.columns or (options.compare and options.margin is not None)) and (
@@ -70,6 +82,7 @@ def table(arguments: list[str]) -> int:
     ):
         raise UserError("table: --columns is for a table alone, and --compare takes no --margin.")
 
+    from probe.tables.budget import parse_budget, within_budget
     from probe.tables.difference import folder_differences, render_differences, row_differences
     from probe.tables.formats import render
     from probe.tables.recommendation import sentence
@@ -87,8 +100,23 @@ def table(arguments: list[str]) -> int:
         print(
             render_differences(*row_differences(folders[0], options.difference, options.margin), options.format), end=""
         )
+    elif options.budget:
+        name, limit = parse_budget(options.budget)
+        for rows in tables_of(build_rows(folders[0], options.margin)):
+            print(within_budget(rows, name, limit, _speed_of(overrides)))
     elif options.sentence:
         print("\n".join(map(sentence, tables_of(build_rows(folders[0], options.margin)))))
     else:
         print(render(build_rows(folders[0], options.margin), options.format, options.columns), end="")
     return code
+
+
+def _speed_of(overrides: list[str]) -> Callable[[Row], Speed]:
+    """Returns what measures a row's encoder, on the text of the demo corpus."""
+    from probe.data.corpus import load_corpus
+    from probe.runs.config_from_record import config_from_record
+    from probe.settings import config_of
+    from probe.tables.budget import speed_at
+
+    corpus = functools.cache(lambda: load_corpus(config_of(["data=demo"]).data))
+    return lambda row: speed_at(config_from_record(row.record, config_of, overrides), row.num_blocks, corpus())

@@ -1,0 +1,157 @@
+"""Recommends the best row within a budget, and measures what rows cost where they are used."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probe.conditions import MAIN
+from probe.config import Config, UserError
+from probe.data.corpus import Corpus
+from probe.system.files import write_json
+from probe.system.format import closest, percent
+from probe.system.machine import num_cores, resolve_device
+from probe.system.provenance import hardware
+from probe.tables.labels import BEST
+from probe.tables.recommendation import recommend
+from probe.tables.row import Row
+
+if TYPE_CHECKING:
+    from probe.encoders.checkpoint import Encoder
+    from probe.vectors.words import Window
+
+# Of each budget: whether a row may cost at most so much, or must give at least so much; and its unit.
+BUDGETS = {
+    "blocks": (True, "blocks of the encoder"),
+    "width": (True, "features per word"),
+    "words_s": (False, "words per second"),
+    "ms": (True, "ms per sentence"),
+    "mb": (True, "MB of weights"),
+}
+MEASURED = ("words_s", "ms", "mb")
+SPEEDS = "speeds.json"
+SENTENCES, SINGLE = 256, 20  # that are read together, and one by one
+TIMES = 3
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Holds what an encoder costs up to a layer, on this machine.
+
+    words_s: words of running text per second, in batches. ms: for a sentence alone, the median. mb: of its weights.
+    """
+
+    words_s: float
+    ms: float
+    mb: float
+
+
+def parse_budget(text: str) -> tuple[str, float]:
+    """Returns the name and the limit of NAME=NUMBER. Raises UserError."""
+    name, _, number = text.partition("=")
+    if name not in BUDGETS:
+        hint = f" Did you mean {close}?" if (close := closest(name, BUDGETS)) else ""
+        raise UserError(f"--budget {text}: expected NAME=NUMBER with one of {', '.join(BUDGETS)}.{hint}")
+    with contextlib.suppress(ValueError):
+        if (limit := float(number)) > 0:
+            return name, limit
+    raise UserError(f"--budget {text}: {number!r} is not a number above 0.")
+
+
+def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callable[[Row], Speed]) -> str:
+    """Says which row of a table is the best within a budget, and how far it lies behind the best of all.
+
+    speed_of: measures a row's encoder up to its deepest layer.
+    """
+    ranked = [row for row in rows if row.section == MAIN and row.behind]
+    best = next((row for row in ranked if row.label == BEST), None)
+    if best is None:
+        return recommend(rows).text
+    at_most, unit = BUDGETS[name]
+
+    def cost(row: Row) -> float:
+        if name in MEASURED:
+            return float(getattr(speed_of(row), name))
+        return row.num_blocks if name == "blocks" else row.width
+
+    # The best, the recommended and the last are measured first; an interrupted measurement keeps them.
+    first = [best, recommend(rows).use or best, max(ranked, key=lambda row: row.num_blocks)]
+    costs = {row.full_name: cost(row) for row in [*first, *ranked]}
+    fitting = [row for row in ranked if (limit - costs[row.full_name]) * (1 if at_most else -1) >= 0]
+    if not fitting:
+        edge = (min if at_most else max)(ranked, key=lambda row: costs[row.full_name])
+        return (
+            f"No row is within {name}={limit:g}: {edge.title} comes nearest with {costs[edge.full_name]:,.4g} {unit}."
+        )
+    use = max(fitting, key=lambda row: row.dev_mean)
+    own, others = (f"{costs[row.full_name]:,.4g} {unit}" for row in (use, best))
+    head = f"Within {name}={limit:g} use {use.title}: {own}, dev {use.task.score} {percent(use.dev_mean)}."
+    if use is best:
+        return f"{head} It is the best of all rows."
+    assert use.behind is not None
+    lost, most = percent(best.dev_mean - use.dev_mean), percent(abs(use.behind[0]))
+    return f"{head} It lies {lost} points behind the best, {best.title} ({others}), and at most {most} behind the truly best."
+
+
+def speed_at(cfg: Config, depth: int, corpus: Corpus) -> Speed:
+    """Measures a config's encoder up to a layer on a corpus's dev text; known speeds of this machine are read.
+
+    They are kept in the folder of the feature store. Raises UserError for an encoder that cannot be loaded.
+    """
+    from probe.encoders.checkpoint import open_encoder
+
+    folder, device, cores = Path(cfg.features.cache_dir), resolve_device(cfg.device), num_cores()
+    encoder = open_encoder(cfg.encoder, folder)
+    machine = f"{hardware(device, cores).device_name}, {cores} cores, {cfg.features.precision}"
+    key = f"{encoder.fingerprint.get('weights')} layer {depth} on {machine}"
+    known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        known = dict(json.loads((folder / SPEEDS).read_text()))
+    try:
+        return Speed(**known[key])
+    except (KeyError, TypeError):  # not measured yet, or by another version
+        known[key] = asdict(found := _measured(cfg, encoder, depth, corpus, device))
+        write_json(folder / SPEEDS, known)
+        return found
+
+
+def _measured(cfg: Config, encoder: Encoder, depth: int, corpus: Corpus, device: str) -> Speed:
+    import torch
+
+    from probe.encoders.encoder import load_model
+    from probe.vectors.words import CPU_PIECES, Text, states_of
+
+    features = replace(cfg.features, layers=[depth], context="sentence")
+    model: Any = load_model(encoder, device, features.precision, deepest=depth)
+    text = Text(corpus, "dev", encoder, features)
+    windows = sorted(text.windows[:SENTENCES], key=lambda window: text.pieces.count(window.first, window.last))
+    at_once = max(1, CPU_PIECES // max(1, text.pieces.count(windows[-1].first, windows[-1].last)))
+
+    def seconds(parts: Sequence[list[Window]]) -> list[float]:
+        times = []
+        for part in parts:
+            clock = time.perf_counter()
+            states, _ = states_of(part, text.pieces, model, encoder, features, device)
+            states.sum().item()  # waits for a GPU
+            times.append(time.perf_counter() - clock)
+        return times
+
+    batches = [windows[at : at + at_once] for at in range(0, len(windows), at_once)]
+    words = sum(window.last - window.first for window in windows)
+    whole = statistics.median(sum(seconds(batches)) for _ in range(TIMES))
+    alone = statistics.median(seconds([[window] for window in windows[:: max(1, len(windows) // SINGLE)]]))
+    unused = {
+        id(weight)
+        for blocks in model.modules()
+        if isinstance(blocks, torch.nn.ModuleList) and len(blocks) == encoder.num_layers
+        for block in blocks[depth:]
+        for weight in block.parameters()
+    }
+    size = sum(weight.nbytes for weight in model.parameters() if id(weight) not in unused)
+    return Speed(words / whole, 1000 * alone, size / 1e6)
