@@ -96,7 +96,7 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
         return f"{head} It is the best of all rows."
     assert use.behind is not None
     lost, most = percent(best.dev_mean - use.dev_mean), percent(abs(use.behind[0]))
-    return f"{head} It lies {lost} points behind the best, {best.title} ({others}), at most {most} behind the truly best."
+    return f"{head} It is {lost} points below the best, {best.title} ({others}), at most {most} behind the truly best."
 
 
 def speed_at(cfg: Config, depth: int, corpus: Corpus) -> Speed:

@@ -43,7 +43,7 @@ def test_the_best_row_within_a_budget_is_named_with_what_it_loses(tmp_path: Path
     said = within_budget(rows_of(tmp_path), *parse_budget(given), speed_of)
     assert f" use {used}:" in said
     lost = {"concat": 0, "layer_3": 10, "layer_1": 30}[used]
-    assert (f" {lost}.00 points behind" in said) == (lost > 0)
+    assert (f" {lost}.00 points below" in said) == (lost > 0)
     nothing = within_budget(rows_of(tmp_path), *parse_budget("mb=0.1"), speed_of)
     assert "layer_1" in nothing
 
