@@ -252,8 +252,7 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     settings: as on the command line, for example "encoder=minilm_l6", "encoder.path=DIR" or "features.subword=mean".
     Without layers, vectors of every layer, (words, L + 1, H), layer 0 = embedding output. With "layers=NAME" or
     "layers.indices=[3,4]", these layers combined as `features` does: (words, width), for a mix (words, layers, H). With
-    layers.normalize they are first brought to the scale of `features`, by statistics of the train split of "data=NAME",
-    whose missing features are extracted.
+    layers.normalize they are brought to the scale of `features`, by statistics of the train split of "data=NAME".
 
     Each text is split into words as `probe inspect` does (punctuation marks are words) and encoded by itself. The
     encoder is loaded at each call, so pass many texts at once. Raises probe.config.UserError, a ValueError, for invalid

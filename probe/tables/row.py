@@ -46,8 +46,7 @@ class Row:
     loss: what the row is expected to lose against the truly best one on dev.
     error: the square of that difference's standard error: what seeds, and what the text contributes. intervals: of the
     mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
-    if counts are missing. looks: how many tables the seeds were added to, with this one. apart: what its table differs
-    in from others of the same caption.
+    if counts are missing. looks: how many tables the seeds were added to, with this one. apart: of captions.
     """
 
     name: str
