@@ -213,7 +213,7 @@ def _layers_in_folder(path: str | None) -> int | None:
         config = json.loads((Path(path or "").expanduser() / "config.json").read_text(encoding="utf-8"))
         found = (config.get(name) for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
         return next((number for number in found if isinstance(number, int)), None)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
 
 

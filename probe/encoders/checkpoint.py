@@ -20,7 +20,7 @@ from probe.config import EncoderConfig, UserError
 from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
 from probe.system import hub
-from probe.system.files import did_you_mean, sha256_of, sha256_of_file, write_atomically
+from probe.system.files import did_you_mean, read_regular, sha256_of, sha256_of_file, write_atomically
 from probe.system.format import first_few, reason_of
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, and the sha256 of the weights there.
@@ -237,7 +237,7 @@ def local_folder(path: str) -> Path:
         raise UserError(f"{typed} has no config.json; {first_few(encoders, 3)} has: encoder.path={encoders[0]}")
     if (adapter := folder / "adapter_config.json").is_file():
         base = "another encoder"
-        with contextlib.suppress(ValueError, AttributeError):
+        with contextlib.suppress(ValueError, AttributeError, RecursionError):
             base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path", base)
         raise UserError(
             f"{typed} has only an adapter of {base} (adapter_config.json). Merge both (merge_and_unload of peft), save "
@@ -290,7 +290,7 @@ def files_in_index(index: Path) -> list[str]:
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         outside = [name for name in names if Path(name).name != name]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{index} is not an index of weights. Download it again.") from None
     if outside:
         raise UserError(
@@ -362,10 +362,10 @@ def file_hash(file: Path, cache_dir: Path) -> str:
     stat = file.stat()
     stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
     known: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        known = dict(json.loads(hash_cache.read_text()))
-    if (hashed := known.get(str(file))) and hashed["stamp"] == stamp:
-        return str(hashed["sha256"])
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        known = dict(json.loads(read_regular(hash_cache)))
+        if known[str(file)]["stamp"] == stamp:
+            return str(known[str(file)]["sha256"])
     digest = sha256_of_file(file)
     with contextlib.suppress(OSError):  # only a cache; the store reports that it cannot be written
         write_atomically(hash_cache, json.dumps(known | {str(file): {"stamp": stamp, "sha256": digest}}))

@@ -33,6 +33,7 @@ CAUSAL = {
     False: "not causal: a piece sees all others",
     None: "a trial could not show whether it is causal",
 }
+ANOTHER = "Use another encoder: encoder.name=OWNER/NAME."
 NOISE = 16  # rounding errors by which a state may change although its inputs did not
 
 
@@ -60,6 +61,7 @@ def load_model(
     if getattr(model, "pooler", None) is not None and not keep_pooler:
         model.pooler = torch.nn.Identity()  # not None: some models call it without asking
     model = model.to(device).eval().requires_grad_(False)
+    model.called = encoder.name  # in messages
     with torch.no_grad():
         texts = trial_texts(encoder, device)
         model.takes_padding, model.is_causal = _try(model, encoder, texts)
@@ -182,8 +184,11 @@ def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types
     )
 
 
-def _forward(model: Any, ids: Any, mask: Any, types: Any) -> tuple[Any, bool]:
-    """Returns the encoder's output, and whether the forward pass changed the model, which is undone."""
+def _forward(model: Any, ids: Any, mask: Any, types: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
+    """Returns the encoder's output, and whether the forward pass changed the model, which is undone.
+
+    Raises UserError, with this remedy, for a model that fails.
+    """
     import torch
 
     inputs = {"input_ids": ids, "attention_mask": mask}
@@ -196,6 +201,13 @@ def _forward(model: Any, ids: Any, mask: Any, types: Any) -> tuple[Any, bool]:
             output = model(**inputs, output_hidden_states=True, return_dict=True)
         except _Stopped as stopped:
             output = SimpleNamespace(hidden_states=stopped.states)
+        except Exception as error:  # whatever a model raises that is no text encoder, or has too little memory
+            reason = reason_of(error) or type(error).__name__
+            if "memory" in reason:
+                remedy = "Type a smaller features.batch_pieces or, where the encoder is trained, probe.batch_size."
+            raise UserError(
+                f"{getattr(model, 'called', 'The encoder')} cannot read {ids.shape[1]} pieces: {reason}. {remedy}"
+            ) from error
     if isinstance(getattr(model, "pooler", None), torch.nn.Identity):
         output.pooler_output = None
     if hasattr(model, "_pad_to_block_size"):  # BigBird removes the padding of its last block from the last layer only
@@ -253,9 +265,9 @@ def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> tu
 
     pieces = int(texts[1][0].sum())
     changed_piece = pieces - len(encoder.special.suffix) - 1
-    alone, changed = _tried(model, encoder, *(None if given is None else given[:, :pieces] for given in texts))
+    alone, changed = _forward(model, *(None if given is None else given[:, :pieces] for given in texts))
     _try_longest(model, encoder, texts)
-    padded, _ = _tried(model, encoder, *texts)
+    padded, _ = _forward(model, *texts)
     for output, width in ((alone, pieces), (padded, texts[0].shape[1])):
         check_states(getattr(output, "hidden_states", None) or (), torch.Size([3, width]), encoder)
     takes_padding, sees_after, is_seen = not changed, False, False
@@ -279,21 +291,10 @@ def _try_longest(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module)]
     hooks = [hook for blocks in lists for hook in _end_at(0, model, blocks)]
     try:
-        _tried(model, encoder, *longest, remedy="Type the number that it takes: encoder.max_pieces=N.")
+        _forward(model, *longest, remedy="Type the number that it takes: encoder.max_pieces=N.")
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _tried(
-    model: Any, encoder: Encoder, *text: Any, remedy: str = "Use another encoder: encoder.name=OWNER/NAME."
-) -> tuple[Any, bool]:
-    """Returns `_forward` of these ids, mask and segment ids. Raises UserError for a model that fails."""
-    try:
-        return _forward(model, *text)
-    except Exception as error:  # whatever a model that is no text encoder raises
-        reason = reason_of(error) or type(error).__name__
-        raise UserError(f"{encoder.name} cannot read {text[0].shape[1]} pieces: {reason}. {remedy}") from None
 
 
 def check_states(

@@ -159,6 +159,11 @@ def test_file_hashes_are_cached_until_a_file_changes(tmp_path: Path, monkeypatch
         assert [file_hash(file, tmp_path) for file in files] == first
     files[0].write_text("other")
     assert file_hash(files[0], tmp_path) == hashlib.sha256(b"other").hexdigest()
+    of_no_hash = json.dumps({str(files[0]): 5})
+    for damaged in (of_no_hash, "[" * 100_000, "[1]", '"x"', ""):
+        (tmp_path / encoder_module.HASHES).write_text(damaged)
+        assert file_hash(files[1], tmp_path) == first[1]
+        assert file_hash(files[0], tmp_path) == hashlib.sha256(b"other").hexdigest()
 
 
 def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):
@@ -227,14 +232,15 @@ def test_a_bin_file_that_would_run_code_is_refused_by_name(tiny_bert: Path, tmp_
     assert sign.exists(), "it would have run"
 
 
-@pytest.mark.parametrize("name", ["../pytorch_model.bin", "/tmp/pytorch_model.bin"])
-def test_an_index_of_bin_files_that_leads_out_of_its_folder_is_refused(name: str, tiny_bert: Path, tmp_path: Path):
+@pytest.mark.parametrize("name", ["../pytorch_model.bin", "/tmp/pytorch_model.bin", None])
+def test_an_index_that_is_none_or_leads_out_of_its_folder_is_refused(name: str | None, tiny_bert: Path, tmp_path: Path):
     folder = copied(tiny_bert, tmp_path)
     (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    index = json.dumps({"weight_map": {"a": name}}) if name else "[" * 100_000
+    (folder / "pytorch_model.bin.index.json").write_text(index)
     with pytest.raises(UserError) as error:
         open_encoder(encoder_config(folder), tmp_path)
-    names(error.value, "pytorch_model.bin.index.json", name)
+    names(error.value, "pytorch_model.bin.index.json", *[name] * bool(name))
 
 
 def test_a_presets_number_of_layers_must_be_the_encoders(tiny_bert: Path, tmp_path: Path):
@@ -315,9 +321,17 @@ def test_a_model_that_cannot_read_a_text_is_named(tiny_bert: Path, tmp_path: Pat
         raise IndexError("no such row")
 
     monkeypatch.setattr(transformers.BertModel, "forward", fail)
+    encoder = open_encoder(replace(encoder_config(tiny_bert), name="mine"), tmp_path)
     with pytest.raises(UserError) as error:
-        load_model(open_encoder(replace(encoder_config(tiny_bert), name="mine"), tmp_path), "cpu")
+        load_model(encoder, "cpu")
     names(error.value, "mine", "no such row")
+    monkeypatch.undo()
+    model = load_model(encoder, "cpu")
+    monkeypatch.setattr(transformers.BertModel, "forward", fail)
+    ids = torch.full((2, 7), encoder.padding)
+    with pytest.raises(UserError) as error:  # behind its trial
+        hidden_states(model, ids, torch.ones_like(ids), None)
+    names(error.value, "mine", 7, "no such row")
 
 
 def test_more_pieces_than_the_embeddings_take_are_refused_before_a_run(tiny_encoder: Encoder):
