@@ -32,6 +32,7 @@ from probe.system.files import canonical, read_regular, short, write_json
 from probe.system.provenance import Hardware, Software
 
 SCHEMA = 5
+DEEPEST = 50  # levels of lists and objects in each other: what is written has 6
 UNRECORDED = ("cache_dir", "placement", "layers")  # of `features`: where features are stored, and which
 
 T = TypeVar("T")
@@ -237,6 +238,8 @@ def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
     try:
         content = json.loads(read_regular(file))
         canonical(content).encode()
+        if (levels := _levels(content)) > DEEPEST:
+            raise ValueError(f"it is nested {levels} levels deep")
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -246,6 +249,12 @@ def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
     if content is None:
         raise refuse("it holds nothing")
     return content
+
+
+def _levels(value: Any) -> int:
+    """Returns how many lists and objects lie in each other."""
+    parts = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_levels, parts), default=0) if isinstance(value, dict | list) else 0
 
 
 def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) -> T:

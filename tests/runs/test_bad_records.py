@@ -155,6 +155,7 @@ ODD = [
     ("identity.probe.dropout", "[1]"),
     ("identity.condition", '{"ids": []}'),
     ("config.features.context", "[" * 100_000),
+    ("config.data.name", "[" * 500 + "]" * 500),
     ("config.probe.num_layers", '"\\ud800"'),
     ("row", '"half \\ud800"'),
     ("mix", '{"weights": [0.5, 0.5], "scale": 1}'),
