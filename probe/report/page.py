@@ -62,6 +62,8 @@ def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",
     files = {folder / "figures" / f"{name}.png": content for name, content in drawn.items()}
     if "svg" in forms:
         files |= {folder / "figures" / f"{picture.name}.svg": picture.render("svg") for picture in shown}
+    if (folder / "figures").is_symlink():  # to pictures of something else, which these would replace
+        raise UserError(f"{folder / 'figures'} is a link, and nothing is written through one. Remove it.")
     for path, content in files.items():
         write_atomically(path, content)
     write_atomically(folder / PAGE, page(folder, rows, shown, drawn))

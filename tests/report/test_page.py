@@ -12,8 +12,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from support.facts import names
 from support.records import make_record
 
+from probe.config import UserError
 from probe.report.page import PAGE, page_line, write_report
 from probe.runs.identity import RecordedCondition
 from probe.tables.figures import Picture
@@ -98,14 +100,20 @@ def test_svg_is_written_if_asked_for(tmp_path: Path):
     assert (tmp_path / "demo/figures/scores.svg").read_bytes().startswith(b"<?xml")
 
 
-def test_pictures_of_the_users_own_stay(tmp_path: Path):
+def test_pictures_of_the_users_own_stay_and_no_link_is_followed(tmp_path: Path):
     shutil.copytree(RESULTS / "demo-minilm", tmp_path / "demo", ignore=shutil.ignore_patterns("figures"))
-    elsewhere = tmp_path / "pictures"
-    elsewhere.mkdir()
-    (elsewhere / "holiday.png").write_bytes(b"mine")
-    (tmp_path / "demo/figures").symlink_to(elsewhere)
+    own, linked = tmp_path / "demo/figures", tmp_path / "pictures"
+    own.mkdir()
+    (own / "holiday.png").write_bytes(b"mine")
     write_report(tmp_path / "demo")
-    assert (elsewhere / "holiday.png").read_bytes() == b"mine"
+    assert (own / "holiday.png").read_bytes() == b"mine"
+    own.rename(linked)
+    (linked / "scores.png").write_bytes(b"of a paper")
+    own.symlink_to(linked)
+    with pytest.raises(UserError) as error:
+        write_report(tmp_path / "demo")
+    names(error.value, own)
+    assert (linked / "scores.png").read_bytes() == b"of a paper"
 
 
 def test_a_picture_that_cannot_be_drawn_costs_the_page_and_nothing_else(

@@ -299,7 +299,7 @@ def test_what_was_deleted_is_a_line_and_no_silence(results: Path):
 
 def test_verify_ends_with_what_it_cannot_tell(results: Path, capsys: pytest.CaptureFixture[str]):
     assert dispatch(["verify", "results"]) == 0
-    names(capsys.readouterr().out, "probe verify results --rerun")
+    names(capsys.readouterr().out, "probe verify results --rerun", "probe report results")
 
 
 def test_a_sample_is_drawn_from_the_runs_of_row_and_seed(results: Path):
