@@ -22,7 +22,7 @@ from probe.runs.samples import SplitCounts
 from probe.runs.sweep import make_runs
 from probe.runs.sweep_plan import write_expected
 from probe.system.files import write_json
-from probe.system.locks import wait_for_lock
+from probe.system.locks import alone
 from probe.system.processes import Crew, is_child
 
 ALPHA = (
@@ -115,7 +115,7 @@ def _rules(num_rows: int, seeds: Sequence[int]) -> Rules:
 def _stored(folder: Path, wanted: RaceSpec) -> RaceSpec:
     """Returns the folder's race, after writing this one if there is none. Raises UserError if the two differ."""
     prepare_results(folder)
-    with wait_for_lock(folder / "logs" / "race.lock"):
+    with alone(folder / "logs" / "race.lock"):
         there = read_spec(folder)
         if there is None:
             write_json(folder / RACE, wanted)

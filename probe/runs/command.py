@@ -94,10 +94,12 @@ def _train_sweep(configs: Sequence[Config], command: str) -> int:
     for label, reason in outcome.failed:
         print(f"failed: {label}: {reason}", file=sys.stderr)
     for folder, rows in rows_of.items():
-        with FileLock(folder / "logs" / "end.lock", exclusive=True) as end:
+        lock = folder / "logs" / "end.lock"
+        with FileLock(lock, exclusive=True) as end:
             if not end.busy:  # else another process writes them
                 write_tables(folder, rows)
                 print(page_line(folder, rows), flush=True)
+                lock.unlink(missing_ok=True)
     return 1 if outcome.failed or bad else 0
 
 

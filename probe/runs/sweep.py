@@ -154,8 +154,10 @@ class _Queue:
         self.keys = [planned.identity.key for planned in plans]
         self.labels = labels_of([planned.expected for planned in plans])
         self.tried: set[str] = set()  # by this process: a full disk may keep no note of it
-        with FileLock(plans[0].results_dir / "logs" / "end.lock") as lock:
+        end = plans[0].results_dir / "logs" / "end.lock"
+        with FileLock(end) as lock:
             self.has_locks = lock.held or lock.busy
+        end.unlink(missing_ok=True)
 
     def is_over(self, planned: Plan) -> bool:
         key = planned.identity.key

@@ -13,7 +13,7 @@ from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.runs.records import decoded, json_of
 from probe.system.files import write_json
 from probe.system.format import encoder_labels, with_encoder
-from probe.system.locks import wait_for_lock
+from probe.system.locks import alone
 
 SWEEP = "sweep.json"
 
@@ -58,14 +58,11 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
 
 def write_expected(results_dir: Path, runs: list[RequestedRun]) -> None:
     """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time."""
-    lock = results_dir / "logs" / "sweep.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with wait_for_lock(lock):
+    with alone(results_dir / "logs" / "sweep.lock"):
         before, now = read_expected(results_dir), datetime.now(UTC).isoformat(timespec="seconds")
         asked = {run.key: run.asked for run in before}
         merged = {run.key: replace(run, asked=asked.get(run.key, now)) for run in [*before, *runs]}
         write_json(results_dir / SWEEP, {"runs": [*merged.values()]})
-        lock.unlink(missing_ok=True)
 
 
 def read_expected(results_dir: Path) -> list[RequestedRun]:

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
@@ -70,6 +71,17 @@ def wait_for_lock(path: Path) -> FileIO:
     while (stream := try_lock(path)) is None:
         time.sleep(LOOK_EVERY_S)
     return stream
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Holds a file's lock inside the block, after waiting for it, and removes the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wait_for_lock(path):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def is_locked(path: Path) -> bool:
