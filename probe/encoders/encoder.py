@@ -184,13 +184,14 @@ def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types
     )
 
 
-def _forward(model: Any, ids: Any, mask: Any, types: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
+def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
     """Returns the encoder's output, and whether the forward pass changed the model, which is undone.
 
-    Raises UserError, with this remedy, for a model that fails.
+    text: ids, mask and segment ids. Raises UserError, with this remedy, for a model that fails.
     """
     import torch
 
+    ids, mask, types = text
     inputs = {"input_ids": ids, "attention_mask": mask}
     if types is not None and _takes_types(type(model).forward):
         inputs["token_type_ids"] = types

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from probe.config import LayersConfig, UserError
 from probe.probes.selection import select
+from probe.race.spec import RACE, read_outcome
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, decoded, json_of, load_record, load_records
@@ -78,10 +79,10 @@ def check_files(folder: Path) -> Iterator[Check]:
         problems = list(_problems(file, said))
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, first_few(problems, glue="; ") or what)
-    checks = {SWEEP: _check_asked_for, SCREEN: _check_screens, TABLE: check_table}
-    if not (folder / SCREEN).exists():
-        del checks[SCREEN]
+    checks = {SWEEP: _check_asked_for, SCREEN: _check_screens, RACE: _check_race, TABLE: check_table}
     for name, check in checks.items():
+        if name in (SCREEN, RACE) and not (folder / name).exists():
+            continue
         try:
             yield Check(name, *check(folder))
         except UserError as error:
@@ -202,6 +203,12 @@ def _check_asked_for(folder: Path) -> Result:
 def _check_screens(folder: Path) -> Result:
     """Checks that a folder's screens can be read and that their keys are hashes of their identities."""
     return True, f"key of {', '.join(load_screens(folder))}"
+
+
+def _check_race(folder: Path) -> Result:
+    """Checks that a folder's race and what it decided can be read."""
+    eliminated, replaced = read_outcome(folder)
+    return True, f"rows eliminated: {len(eliminated)}, runs replaced: {len(replaced)}"
 
 
 def check_table(folder: Path) -> Result:
