@@ -92,6 +92,8 @@ def cache(arguments: list[str]) -> int:
             continue
         print(f"{'deleted' if options.yes else 'would delete'} {entry.line()}")
         deleted.append(entry)
+    for interrupted in cache_dir.glob(f"{PRUNED}*") if options.yes else ():
+        shutil.rmtree(interrupted, ignore_errors=True)
     hint = ". Nothing was deleted: add --yes to delete." if deleted and not options.yes else ""
     print(f"{_total(deleted)}{hint}")
     return 0
@@ -132,7 +134,7 @@ def prunable(cache_dir: Path, older_than_days: float | None, keys: list[str]) ->
 
 
 def remove(entry: Entry) -> None:
-    """Deletes a store, and the rest of an interrupted prune. Raises UserError if a running job uses it."""
+    """Deletes a store. Raises UserError if a running job uses it."""
     with FileLock(entry.directory / IN_USE, exclusive=True) as hold:
         if not hold.held:
             why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"
@@ -140,5 +142,3 @@ def remove(entry: Entry) -> None:
         doomed = entry.directory.with_name(f"{PRUNED}{entry.key}-{uuid.uuid4().hex[:8]}")
         entry.directory.rename(doomed)  # so that no process finds it half deleted
     shutil.rmtree(doomed)
-    for interrupted in doomed.parent.glob(f"{PRUNED}*"):
-        shutil.rmtree(interrupted, ignore_errors=True)

@@ -74,9 +74,16 @@ def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_cor
         assert not store.missing()
         job.kill()
         job.wait()
-        (tmp_path / f".pruned-{entry.key}").mkdir()  # left by a prune that was interrupted
         remove(entry)  # a killed job holds nothing
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_what_a_killed_prune_left_goes_with_the_next_also_where_no_store_is_left(tmp_path: Path, typed):
+    (tmp_path / "cache/.pruned-a").mkdir(parents=True)
+    for yes in ([], ["--yes"]):
+        assert (tmp_path / "cache/.pruned-a").exists()
+        assert typed("cache", "prune", "--older-than", "0", *yes, "features.cache_dir=cache").returncode == 0
+    assert not list((tmp_path / "cache").iterdir())
 
 
 def test_age_and_key_choose_what_goes(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
