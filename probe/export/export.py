@@ -5,14 +5,13 @@
     normalize.safetensors   with layers.normalize: by how much each layer was shifted and multiplied
     export.json             what these files are
 
-An export is a complete folder or none: it is written as FOLDER.part and renamed at the end.
+An export is a complete folder or none: it is written under another name and renamed at the end.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -230,21 +229,13 @@ def new_folder(target: Path, option: str = "--to") -> Iterator[Path]:
     """
     if target.exists() or target.is_symlink():
         raise UserError(f"{target} already exists and was not changed. To use another folder: {option} DIR.")
-    part = target.with_name(f"{target.name}.part")
     try:
-        part.mkdir(parents=True)
-    except FileExistsError:
-        raise UserError(
-            f"{part}: an export that was stopped, or is being written. Remove it, or {option} DIR."
-        ) from None
-    try:
-        yield part
-        part.rename(target)
-    except BaseException as error:
-        shutil.rmtree(part, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise UserError(f"{error.filename or part} cannot be written: {error.strerror}.") from None
-        raise
+        with written_whole(target) as part:
+            part.mkdir(parents=True)
+            yield part
+    except OSError as error:
+        place = error.filename2 or error.filename
+        raise UserError(f"{place} cannot be written: {error.strerror}. To use another folder: {option} DIR.") from None
 
 
 def write_sentences(path: Path, split: Split) -> None:

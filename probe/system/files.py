@@ -71,7 +71,7 @@ def read_regular(file: Path) -> bytes:
 
 @contextlib.contextmanager
 def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
-    """Yields a temporary name next to `path`; the file is synced and renamed when the block succeeds.
+    """Yields a temporary name next to `path`; the file or folder is synced and renamed when the block succeeds.
 
     replace: if False, a file that another process wrote meanwhile stays. The file gets the umask's permissions, for any
     writing library. If the block fails, the temporary file is removed, and so are those of killed processes.
@@ -82,10 +82,11 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         yield temporary
-        with _where_possible():
-            temporary.chmod(0o666 & ~_umask())
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
+        if temporary.is_file():
+            with _where_possible():
+                temporary.chmod(0o666 & ~_umask())
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
         if replace or not path.exists():
             temporary.replace(path)
             _sync_folder(path.parent)
@@ -93,7 +94,7 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
         error.filename = error.filename or str(path)  # a full disk names none
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -140,8 +141,8 @@ def _umask() -> int:
 
 
 def remove_left(file: Path, host: str, process: str) -> None:
-    """Removes a file of a process that is over: of this host, by its number; of others, if it is a day old."""
-    with contextlib.suppress(OSError):  # another process removes it too, or this one may not
+    """Removes what a process that is over left: one of this host, by its number; of others, if it is a day old."""
+    with contextlib.suppress(OSError, OverflowError):  # another process removes it too, this one may not, no process
         is_over = file.stat().st_mtime < time.time() - DAY_S
         try:
             if not is_over and host == socket.gethostname():
@@ -149,7 +150,11 @@ def remove_left(file: Path, host: str, process: str) -> None:
         except ProcessLookupError:
             is_over = True
         if is_over:
-            file.unlink()
+            _remove(file)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

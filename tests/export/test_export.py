@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_what_is_read_back_is_the_store_and_the_text(
     about = json.loads((tmp_path / "out/export.json").read_text())
     assert (about["layers"], about["combine"], about["data"]["name"]) == ([2, 3, 4, 5], "concat", "tiny")
     assert about["shapes"]["dev"] == [about["data"]["dev"]["words"], 64]
-    assert not (tmp_path / "out.part").exists()
+    assert not list(tmp_path.glob("*out*"))
     assert not list((tmp_path / "out").glob(".*"))
 
 
@@ -214,10 +215,10 @@ def test_too_little_room_is_said_before_anything_is_written(
     assert done.returncode == 2
     assert "GB are needed" in done.stderr
     assert "--to DIR" in done.stderr
-    assert not (tmp_path / "out.part").exists()
+    assert not list(tmp_path.glob("*out*"))
 
 
-def test_a_stop_leaves_nothing_and_what_another_left_is_not_touched(
+def test_a_stop_leaves_nothing_and_what_a_killed_export_left_stops_no_other(
     inputs: list[str], tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ):
     def stop(*_: object) -> None:
@@ -226,13 +227,17 @@ def test_a_stop_leaves_nothing_and_what_another_left_is_not_touched(
     with monkeypatch.context() as patch:
         patch.setattr(Streamed, "between", stop)
         assert typed("export", *inputs, "layers=last", "--to", "out").returncode == 130
-    assert not list(tmp_path.glob("out*"))
-    (tmp_path / "out.part").mkdir()
-    (tmp_path / "out.part/thesis.txt").write_text("precious")
-    done = typed("export", *inputs, "layers=last", "--to", "out")
-    assert done.returncode == 2
-    names(done.stderr, "out.part", "--to DIR")
-    assert [path.name for path in (tmp_path / "out.part").iterdir()] == ["thesis.txt"]
+    assert not list(tmp_path.glob("*out*"))
+    of_dead, of_living, own = (
+        f".out.{gethostname()}.{2**22 + 1}.{8 * 'a'}",
+        f".out.{gethostname()}.1.{8 * 'a'}",
+        ".out.d",
+    )
+    for name in (of_dead, of_living, own):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.jsonl").write_text("half")
+    assert typed("export", *inputs, "layers=last", "--to", "out").returncode == 0
+    assert {path.name for path in tmp_path.glob("*out*")} == {"out", of_living, own}
 
 
 def test_a_damaged_shard_is_extracted_again_on_the_way(
