@@ -27,9 +27,9 @@ EXAMPLES = """\
 
 # Printed below a folder's checks: what they cannot show.
 LIMITS = (
-    "Losses, times, software, hardware and how files were read can only be believed, and so can what was changed "
-    "everywhere alike, unless it is trained again: probe verify {folder} --rerun. Not compared were the page, pictures "
-    "and other forms of the table than table.json: probe report {folder} writes them again."
+    "Losses, what a screen found, times, software, hardware and how files were read can only be believed, and so can "
+    "what was changed everywhere alike, unless it is trained again: probe verify {folder} --rerun. Not compared were "
+    "the page, pictures and other forms of the table than table.json: probe report {folder} writes them again."
 )
 
 
