@@ -85,7 +85,7 @@ def check_files(folder: Path) -> Iterator[Check]:
             continue
         try:
             yield Check(name, *check(folder))
-        except UserError as error:
+        except (UserError, OverflowError) as error:  # a whole number may have any size
             yield Check(name, False, str(error))
 
 

@@ -147,6 +147,15 @@ def test_a_table_json_that_is_none_fails_and_is_no_traceback(results: Path, cont
     assert "table.json" in {check.name for check in failed(results)}
 
 
+@pytest.mark.parametrize("name", ["dev_mean", "n", "margin"])
+def test_a_number_in_the_table_beyond_all_floats_is_no_traceback(results: Path, name: str):
+    table = results / "table.json"
+    rows = json.loads(table.read_text())
+    rows[0][name] = 10**400
+    table.write_text(json.dumps(rows))
+    assert [check.name for check in failed(results)] == ["table.json"]
+
+
 def test_one_changed_prediction_is_named(results: Path):
     predictions = min((results / "predictions").glob("*.test.conll"))
     text = predictions.read_text()
