@@ -192,7 +192,7 @@ def _name(table: list[Row]) -> None:
 
 def _tell_apart(tables: Sequence[list[Row]]) -> None:
     """Says in captions that would be the same what their tables differ in: the text, or settings."""
-    for same in group_by(tables, caption).values():
+    for same in group_by(tables, lambda table: caption(table).split(". ")[0].split(", layers.normalize=")[0]).values():
         known = []
         for table in same if len(same) > 1 else ():
             row = _main_first(table)[0]
@@ -200,10 +200,11 @@ def _tell_apart(tables: Sequence[list[Row]]) -> None:
             started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
             named = {f"features.{name}": value for name, value in zip(READ, read, strict=True)}
             named |= {f"probe.{name}": value for name, value in probe.items()}
-            known.append({"text": f"{corpus[:6]} (from {started})", "version": version, **named})
-        for table, own in zip(same, known, strict=False):
+            known.append(({"text": corpus[:6], "version": version, **named}, f" (from {started})"))
+        for table, (own, since) in zip(same, known, strict=False):
+            differ = [name for name in own if any(one.get(name) != own[name] for one, _ in known)]
             for row in table:
-                row.apart = [f"{name}={own[name]}" for name in own if any(one.get(name) != own[name] for one in known)]
+                row.apart = [f"{name}={own[name]}{since if name == 'text' else ''}" for name in differ]
 
 
 def _settings(row: Row) -> dict[str, Any]:
