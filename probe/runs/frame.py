@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from probe.runs.identity import RunIdentity
+from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.records import RunRecord, load_records
 from probe.runs.sweep_plan import Setting, read_expected
 from probe.system.files import canonical, to_jsonable
+from probe.system.format import short_name, with_encoder
 
 # Settings of the features that say how an encoder reads a text. The key of a store holds the encoder too.
 READ = ("context", "subword", "stride", "precision", "dtype")
@@ -86,3 +88,14 @@ def frame(folder: Path) -> list[Run]:
         run = runs.get(wanted.key, Run(wanted.row, wanted.identity, wanted.width, wanted.setting))
         runs[wanted.key] = replace(run, asked=wanted.asked)
     return list(runs.values())
+
+
+def names_of(records: Sequence[RunRecord]) -> list[list[str]]:
+    """Returns the names by which people may call each record's row; the last one as a table of all of them has it."""
+    several = len({record.encoder.name for record in records}) > 1
+    named = []
+    for record in records:
+        names = [record.row, normalized_name(record.row, record.identity.layers.normalize)]
+        full = [with_encoder(name, short_name(record.encoder.name)) for name in names]
+        named.append(names + full if several else full + names)
+    return named

@@ -16,7 +16,7 @@ from probe.tables.labels import BEST
 from probe.tables.row import Row
 
 HOW_UNCONVERGED = {
-    "hit_epoch_limit": "ended by probe.max_epochs. Type probe.max_epochs={}.",
+    "hit_epoch_limit": "ended by probe.max_epochs. Type probe.max_epochs=auto, or {} and more.",
     "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 SHOWN = 6  # runs named in a note

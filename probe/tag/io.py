@@ -19,8 +19,7 @@ from probe.data.layout import Layout
 from probe.data.readers import READERS, reader_of
 from probe.data.split import Split, SplitBuilder, lines_of
 from probe.data.task import Task
-from probe.runs.frame import run_of
-from probe.runs.identity import normalized_name
+from probe.runs.frame import names_of, run_of
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_records
 from probe.tables.rows import results_folder
@@ -40,18 +39,19 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     if not records:
         status = f"probe sweep-status {shlex.quote(str(folder))}"
         raise UserError(f"{folder} has no finished run ({status}). {other_results(folder)}")
-    names = {file: normalized_name(record.row, record.identity.layers.normalize) for file, record in records.items()}
+    names = dict(zip(records, names_of([*records.values()]), strict=True))
     fitting = {
-        file: record
-        for file, record in records.items()
-        if row in (None, record.row, names[file]) and seed in (None, record.seed)
+        file: record for file, record in records.items() if row in (None, *names[file]) and seed in (None, record.seed)
     }
     fitting = {file: record for file, record in fitting.items() if record.sha256.weights} or fitting
-    if len({names[file] for file in fitting}) != 1:
-        known = ", ".join(sorted(set(names.values())))
+    if len({names[file][-1] for file in fitting}) != 1:
+        known = "; ".join(sorted({own[-1] for own in names.values()}))
         raise UserError(f"{folder}: --row {row or 'NAME'} --seed {seed or 'S'}: expected one of the rows {known}.")
     if len({run_of(file, record).row for file, record in fitting.items()}) > 1:
-        raise UserError(f"{folder} has this row with several settings. Move each into its own folder.")
+        raise UserError(
+            f"{folder} has {row or 'this row'} with several settings. Train the one to use again, with save_probe=true "
+            "and a folder of its own: results_dir=DIR."
+        )
     return max(fitting.items(), key=lambda pair: pair[1].scores.dev.headline)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from probe.config import Config, UserError
 from probe.runs.config_from_record import config_from_record
+from probe.runs.frame import names_of
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores
@@ -96,12 +97,17 @@ def choose_runs(folder: Path, row: str | None, seed: int | None, sample: int | N
     Raises UserError if there are none.
     """
     records = list(load_records(results_folder(folder)).values())
-    chosen = [record for record in records if row in (None, record.row) and seed in (None, record.seed)]
+    names = names_of(records)
+    chosen = [
+        record
+        for record, own in zip(records, names, strict=True)
+        if row in (None, *own) and seed in (None, record.seed)
+    ]
     if not chosen:
-        known = sorted({record.row for record in records})
+        known = sorted({own[-1] for own in names})
         of_seed = "" if seed is None else f" and seed {seed}"
         hint = f" Did you mean {close}?" if row and row not in known and (close := closest(row, known)) else ""
-        raise UserError(f"{folder} has no record of row {row or 'any'}{of_seed}.{hint} Rows: {', '.join(known)}.")
+        raise UserError(f"{folder} has no record of row {row or 'any'}{of_seed}.{hint} Rows: {'; '.join(known)}.")
     return chosen if sample is None or sample >= len(chosen) else random.SystemRandom().sample(chosen, sample)
 
 

@@ -46,7 +46,7 @@ def first_step(*_):
     os._exit(0)
 probe.probes.tagger.Training.training_step = first_step
 clock = time.perf_counter()
-probe.cli()
+probe.cli.main()
 """
 
 

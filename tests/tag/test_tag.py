@@ -16,6 +16,7 @@ from safetensors import safe_open
 from support.commands import TINY, flip_a_bit, interpreted, python
 from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
+from support.records import make_record
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
@@ -25,9 +26,10 @@ from probe.runs.records import load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
-from probe.tag.io import read_running
+from probe.tag.io import read_running, select_saved_probe
 from probe.vectors import words
 from probe.verify.checks import check_files
+from probe.verify.reruns import choose_runs
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
 RATE = "probe.learning_rate=0.05"  # so that short epochs learn tags other than O
@@ -323,3 +325,16 @@ def test_verify_of_a_folder_with_weights_needs_no_torch(kept: tuple[Path, str]):
     code = "import sys, probe.cli; probe.cli.dispatch(['verify', sys.argv[1]]); assert 'torch' not in sys.modules"
     done = python(code, str(kept[0]))
     assert done.returncode == 0, done.stderr
+
+
+def test_of_several_encoders_a_row_is_chosen_as_tables_name_it(tmp_path: Path):
+    for encoder in ("some/bert", "other/roberta"):
+        fields = make_record(tmp_path / "one", "last", 1, 0.8, 0.7, weights=encoder).encoder
+        for seed in (1, 2):
+            make_record(
+                tmp_path / "both", "last", seed, 0.8, 0.7, weights=encoder, encoder=replace(fields, name=encoder)
+            )
+    assert select_saved_probe(tmp_path / "both", "last of roberta", 2)[1].encoder.name == "other/roberta"
+    assert {run.encoder.name for run in choose_runs(tmp_path / "both", "last of bert", None)} == {"some/bert"}
+    with pytest.raises(UserError, match="last of bert; last of roberta"):
+        select_saved_probe(tmp_path / "both", "last", None)

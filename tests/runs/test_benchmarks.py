@@ -1,0 +1,46 @@
+"""Each script of tests/benchmarks runs at its smallest size and ends with its numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import DEADLINE_S
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+TRIED = {  # with what; gpu.py has tests of its own, goldens.py is read by people and takes minutes
+    "decisions.py": ["--tables", "4", "--races", "1", "--jobs", "1", "--only", "nine equal rows"],
+    "extraction.py": ["data=demo", "--sentences", "40", "--repeat", "1"],
+    "logistic.py": ["data=demo", "--layers", "6", "--strengths", "0.01"],
+    "race.py": ["--orders", "1"],
+    "scale.py": ["--words", "3000"],
+    "screen.py": ["data=demo", "screen.sentences=200", "screen.max_layers=1"],
+    "sweep.py": [
+        "data=demo",
+        "--sentences",
+        "60",
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+        "--no-growth",
+        "probe.hidden_size=8",
+    ],
+    "training.py": ["data=demo", "--sentences", "60", "--repeat", "1", "probe.hidden_size=8"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({file.name for file in BENCHMARKS.glob("*.py")} - {"gpu.py", "goldens.py"}))
+def test_a_benchmark_runs_at_its_smallest_size(tmp_path: Path, name: str):
+    reads = [] if name in ("decisions.py", "race.py", "scale.py") else ["encoder=minilm_l6"]
+    env = {**os.environ, "LAYER_PROBE_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, str(BENCHMARKS / name), *TRIED[name], *reads]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stderr[-2000:]
+    if name != "logistic.py":  # which prints a table
+        assert isinstance(json.loads(done.stdout.splitlines()[-1]), dict)
