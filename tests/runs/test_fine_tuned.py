@@ -135,7 +135,7 @@ def test_its_row_is_the_ceiling_of_each_frozen_table(make: Make, tmp_path: Path)
         assert [row.condition for row in table[-2:]] == ["fine-tuned, 1 epoch", "fine-tuned, 8 epochs"]
         assert [*table[-1].records] == [*tables[0][-1].records], "one run stands in both"
     text = render(rows, "text")
-    assert text.count("linear probe. Span F1") == 2
+    assert text.count("linear probe, probe.dropout=") == 2
     assert "fine-tuned with" not in text, "the caption is of the frozen rows"
 
 
