@@ -101,7 +101,15 @@ def test_the_papers_table_comes_from_the_hub_with_both_commits(stand_in: Hub, tm
         for split in ("train", "validation", "test")
     }
     corpus = stand_in.put("dataset", "lhoestq/conll2003", data)
-    arguments = ["+sweep=paper_table", "data=conll2003", "seed=1", "jobs=2", "results_dir=out", *TINY, "probe.max_epochs=1"]
+    arguments = [
+        "+sweep=paper_table",
+        "data=conll2003",
+        "seed=1",
+        "jobs=2",
+        "results_dir=out",
+        *TINY,
+        "probe.max_epochs=1",
+    ]
     done = interpreted(*arguments, cwd=tmp_path, **stand_in.env(tmp_path / "home"))
     assert done.returncode == 0, done.stderr
     records = [json.loads(path.read_text()) for path in (tmp_path / "out" / "records").glob("*.json")]
