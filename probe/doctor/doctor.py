@@ -57,8 +57,7 @@ def examine(
 ) -> Iterator[Part]:
     """Examines each part in turn: all corpora and encoders, the first run's device and folder, the cost of all runs.
 
-    like: a results folder; what the runs would show if their scores vary as there.
-
+    like: a results folder, whose variances say which differences the runs could show.
     launcher: the parameters of SLURM's launcher if it is asked for. A GPU is then wanted on other machines only.
     """
     wanted = configs[0].device

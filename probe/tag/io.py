@@ -49,8 +49,8 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
         raise UserError(f"{folder}: --row {row or 'NAME'} --seed {seed or 'S'}: expected one of the rows {known}.")
     if len({run_of(file, record).row for file, record in fitting.items()}) > 1:
         raise UserError(
-            f"{folder} has {row or 'this row'} with several settings. Train the one to use again, with save_probe=true "
-            "and a folder of its own: results_dir=DIR."
+            f"{folder} has {row or 'this row'} with several settings, and --row cannot choose between them. Train the "
+            "one that you want into another folder: save_probe=true results_dir=DIR."
         )
     return max(fitting.items(), key=lambda pair: pair[1].scores.dev.headline)
 
