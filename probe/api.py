@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, overload
 
 from probe.config import Config, UserError
 from probe.data.split import Split
-from probe.runs.config_from_record import config_from_record
-from probe.runs.exported import of_export, read_exported
+from probe.runs.exported import config_of_record
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
 from probe.screening.record import load_screens
@@ -310,9 +309,7 @@ class Model:
 
     @property
     def _config(self) -> Config:
-        cfg = config_from_record(self.record, config_of, list(self.settings))
-        folder = self.file.parent.parent
-        return of_export(cfg, folder) if read_exported(folder) else cfg
+        return config_of_record(self.file, self.record, config_of, list(self.settings))
 
     def _split(self, texts: list[str]) -> Split:
         if isinstance(texts, str) or not all(isinstance(text, str) and text.split() for text in texts):

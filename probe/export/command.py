@@ -54,10 +54,10 @@ def export(arguments: list[str]) -> int:
         if len(folders) != 1:
             raise UserError("export: --model and --text need a results folder: probe export RESULTS --model DIR")
         from probe.export.model import export_model, export_text, row_of
-        from probe.runs.config_from_record import config_from_record
+        from probe.runs.exported import config_of_record
 
         file, record = select_saved_probe(Path(folders[0]), options.row, options.seed)
-        cfg = config_from_record(record, config_of, overrides)
+        cfg = config_of_record(file, record, config_of, overrides)
         if options.text:
             export_text(file, record, cfg, options.text, options.input, options.to or options.model, log)
         else:

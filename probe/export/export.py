@@ -202,12 +202,12 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
     each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
     cannot be created. Existing files never change.
     """
-    planned = plan_to_read(cfg)
-    stored = vectors_to_read(planned.store, planned.text, planned.cfg.features)
-    needed = bytes_needed(stored, chosen(planned, each))
-    if reason := why_not_writable(target.parent, needed):
-        raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
     with new_folder(target) as part:
+        planned = plan_to_read(cfg)
+        stored = vectors_to_read(planned.store, planned.text, planned.cfg.features)
+        needed = bytes_needed(stored, chosen(planned, each))
+        if reason := why_not_writable(target.parent, needed):
+            raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
         splits = units_of(planned)
         num_rows = sum(split.num_words for split in splits.values())
         log(f"{num_rows} words, {needed / 1e9:.2f} GB, to {target}")

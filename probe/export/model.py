@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import copy
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import transformers
@@ -36,13 +35,16 @@ from probe.runs.records import RunRecord
 from probe.runs.weights import load_probe, selection_of
 from probe.system.files import write_atomically, write_json
 from probe.system.format import format_layers, percent
+from probe.system.speed import units_per_second
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 from probe.tag.io import read_untagged
 from probe.tag.tagging import features_of_splits
 
 EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
-SPEED_TEXTS, SPEED_TIMES = 32, 5
+SPEED_TEXTS, SPEED_TIMES = 32, 6
+Texts: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # ids, mask, segment ids
+States: TypeAlias = tuple[torch.Tensor, ...]  # of layer 0 and following, each (B, P, H)
 
 
 def export_model(
@@ -57,20 +59,23 @@ def export_model(
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     if encoder.fingerprint != record.encoder.fingerprint:
         raise UserError(f"{encoder.folder} is not the encoder of the record. To say where that is: encoder.path=DIR.")
-    whole: Any = load_model(encoder, "cpu")
     deepest = max(record.layers.indices)
-    cut, blocks = _cut(encoder, whole, deepest)
-    served = _with_classifier(cut, encoder, record, tagger, normalization) if blocks == deepest else None
     with new_folder(target, "--model") as part:
+        whole: Any = load_model(encoder, "cpu")
+        texts = trial_texts(encoder, "cpu")
+        measured = hidden_states(whole, *texts)[: deepest + 1]
+        cut, blocks = _cut(encoder, whole, texts, measured)
+        served = _with_classifier(cut, texts, record, tagger, normalization) if blocks == deepest else None
         (served or cut).save_pretrained(part)
         encoder.tokenizer.save_pretrained(part)
         for path in (file, weights_path(file)):
             (part / path.parent.name).mkdir()
             shutil.copyfile(path, part / path.parent.name / path.name)
         made = open_encoder(of_export(cfg, part).encoder, Path(cfg.features.cache_dir))
-        _compare(hidden_states(load_model(made, "cpu"), *trial_texts(made, "cpu")), whole, encoder, deepest)
+        if not _are_equal(hidden_states(load_model(made, "cpu"), *texts), measured):
+            raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")
         write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
-        speeds = [_pieces_per_second(model, encoder) for model in (whole, cut)]
+        speeds = [_pieces_per_second(model, texts) for model in (whole, cut)]
         sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, cut)]
         card = _card(record, row, blocks, served is not None, sizes, speeds, target.name)
         write_atomically(part / "README.md", card)
@@ -90,8 +95,8 @@ def export_text(
     """Writes the features of a text, as a record's row has them, into a new folder.
 
     text.safetensors has "vectors", one row per word (or per sentence, if these have the labels); text.jsonl the words
-    of each sentence. text, how: as `read_untagged` takes them. Raises
-    UserError.
+    of each sentence. text, how: as `read_untagged` takes them.
+    Raises UserError.
     """
     split = read_untagged(text, cfg.data, how)
     with new_folder(target) as part:
@@ -101,13 +106,16 @@ def export_text(
     log(f"{record.label}: {' x '.join(map(str, vectors.shape))} to {target}")
 
 
-def _cut(encoder: Encoder, whole: Any, deepest: int) -> tuple[Any, int]:
-    """Returns the encoder with as few blocks as give the same states up to a layer, and their number.
+def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[Any, int]:
+    """Returns the encoder with as few blocks as give the measured hidden states, and the number of these blocks.
 
-    The last state of many encoders is behind a final norm, the others are not. A layer that was measured without it
-    needs one block more, so that it is not the last.
+    texts: of `trial_texts`. measured: of the whole encoder on these texts, layers 0 to the deepest that is needed.
+
+    Some encoders apply a final norm to their last hidden state only. After a cut behind block k, layer k would have
+    this norm. So such an encoder keeps block k + 1 too.
     """
-    for blocks in dict.fromkeys((deepest, deepest + 1)):
+    deepest = len(measured) - 1
+    for blocks in (deepest, deepest + 1):
         if blocks >= encoder.num_layers:
             return whole, encoder.num_layers
         config = copy.deepcopy(whole.config)
@@ -121,22 +129,23 @@ def _cut(encoder: Encoder, whole: Any, deepest: int) -> tuple[Any, int]:
                 cut.pooler = torch.nn.Identity()  # not None, see load_model
             weights = whole.state_dict()
             cut.load_state_dict({name: weights[name] for name in cut.state_dict()})
-            _compare(hidden_states(cut, *trial_texts(encoder, "cpu")), whole, encoder, deepest)
+            if _are_equal(hidden_states(cut, *texts), measured):
+                return cut, blocks
         except Exception:  # whatever a model raises that cannot be made smaller
             continue
-        return cut, blocks
     return whole, encoder.num_layers
 
 
-def _compare(found: tuple[torch.Tensor, ...], whole: Any, encoder: Encoder, deepest: int) -> None:
-    """Raises UserError unless these states are those of the whole encoder up to a layer."""
-    for one, other in zip(found, hidden_states(whole, *trial_texts(encoder, "cpu"))[: deepest + 1], strict=False):
-        if one.shape != other.shape or (one - other).norm() > EQUAL * other.norm():
-            raise UserError(f"{encoder.name} gives other features once it is cut or saved, so nothing was written.")
+def _are_equal(found: States, measured: States) -> bool:
+    """Tells whether hidden states begin with those that were measured."""
+    return len(found) >= len(measured) and all(
+        one.shape == other.shape and bool((one - other).norm() <= EQUAL * other.norm())
+        for one, other in zip(found, measured, strict=False)
+    )
 
 
 def _with_classifier(
-    cut: Any, encoder: Encoder, record: RunRecord, tagger: Tagger, normalization: Normalization | None
+    cut: Any, texts: Texts, record: RunRecord, tagger: Tagger, normalization: Normalization | None
 ) -> Any:
     """Returns the cut encoder with the probe as its head, of transformers' class for it; None if there is none.
 
@@ -163,7 +172,7 @@ def _with_classifier(
             weight = weight * normalization.gain[0]
             bias = bias - weight @ normalization.shift[0]
         head.weight.data, head.bias.data = weight, bias
-        ids, mask, types = trial_texts(encoder, "cpu")
+        ids, mask, types = texts
         inputs = {"input_ids": ids, "attention_mask": mask} | ({} if types is None else {"token_type_ids": types})
         scores = model(**inputs).logits
     except Exception:  # whatever a model raises that has no such head
@@ -174,18 +183,15 @@ def _with_classifier(
     return model if (scores - expected).norm() <= EQUAL * expected.norm() else None
 
 
-def _pieces_per_second(model: Any, encoder: Encoder) -> float:
-    """Measures the encoder's speed."""
-    ids, _, types = (
-        None if given is None else given[:1].repeat(SPEED_TEXTS, 1) for given in trial_texts(encoder, "cpu")
-    )
-    assert ids is not None
-    times = []
-    for _ in range(SPEED_TIMES):
-        clock = time.perf_counter()
+def _pieces_per_second(model: Any, texts: Texts) -> float:
+    """Measures an encoder's speed on the CPU."""
+    ids, types = texts[0][:1].repeat(SPEED_TEXTS, 1), None if texts[2] is None else texts[2][:1].repeat(SPEED_TEXTS, 1)
+
+    def read(_: int) -> int:
         hidden_states(model, ids, torch.ones_like(ids), types)
-        times.append(time.perf_counter() - clock)
-    return ids.numel() / sorted(times)[SPEED_TIMES // 2]
+        return ids.numel()
+
+    return units_per_second(range(SPEED_TIMES), read)
 
 
 def _card(
@@ -197,8 +203,9 @@ def _card(
     layers = (
         f"layer {indices[0]}" if len(indices) == 1 else f"{record.layers.combine} of layers {format_layers(indices)}"
     )
+    task = f"{'token' if record.task.is_per_word else 'text'}-classification"
     lines = [
-        f"---\nlibrary_name: transformers\npipeline_tag: token-classification\nbase_model: {record.encoder.name}\n---",
+        f"---\nlibrary_name: transformers\npipeline_tag: {task}\nbase_model: {record.encoder.name}\n---",
         f"\n# {name}\n",
         f"{record.encoder.name}, cut to {blocks} of {record.encoder.num_layers} blocks. A probe was trained on its "
         f"frozen vectors: {describe_probe(record.config.probe)}, {layers}.\n",

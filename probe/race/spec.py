@@ -55,6 +55,12 @@ class RaceSpec:
         return [entry.row for entry in self.entries]
 
     @property
+    def screened(self) -> set[str]:
+        """Returns the cells of the rows that a screen chose; nobody named these."""
+        named = self.asked.get("named")
+        return {entry.identity.cell for entry in self.entries if isinstance(named, list) and entry.row not in named}
+
+    @property
     def runs(self) -> dict[Cell, RunIdentity]:
         """Returns every run that the race could ask for."""
         seeds = [*self.rules.seeds, *self.rules.spare_seeds]
@@ -99,17 +105,6 @@ def read_outcome(folder: Path) -> tuple[dict[str, Elimination], set[str]]:
         return eliminated, {spec.runs[cell].key for cell in decisions.replaced}
     except (KeyError, ValueError):
         raise UserError(f"{folder / DECISIONS} names a row or a seed that {RACE} does not have. {REMEDY}") from None
-
-
-def screened(folder: Path) -> set[str]:
-    """Returns the cells of the rows that a screen chose for the folder's race; empty if there is none."""
-    spec = read_spec(folder)
-    named = spec.asked.get("named") if spec else None
-    return (
-        {entry.identity.cell for entry in spec.entries if entry.row not in named}
-        if spec and isinstance(named, list)
-        else set()
-    )
 
 
 def race_lines(race: Race, after: int = 0) -> Iterator[str]:

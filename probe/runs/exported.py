@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probe.config import Config, UserError
-from probe.runs.records import decoded, json_of
+from probe.runs.config_from_record import config_from_record
+from probe.runs.records import RunRecord, decoded, json_of
 
 MODEL = "model.json"
 
@@ -28,6 +30,17 @@ def read_exported(folder: Path) -> ExportedModel | None:
 
     content = json_of(folder / MODEL, damaged)
     return None if content is None else decoded(content, ExportedModel, damaged)
+
+
+def config_of_record(
+    file: Path, record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str]
+) -> Config:
+    """Returns the config of a record's run; where the record lies in an export, with the encoder beside it.
+
+    file: of the record. Raises UserError.
+    """
+    cfg, folder = config_from_record(record, make_config, overrides), file.parent.parent
+    return of_export(cfg, folder) if read_exported(folder) else cfg
 
 
 def of_export(cfg: Config, folder: Path) -> Config:

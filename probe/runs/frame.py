@@ -47,14 +47,19 @@ class Run:
 
     @cached_property
     def table(self) -> str:
-        """Returns a key of its table: of the text, how it is read, the labels and the probe.
+        """Returns a key of its table, see `compared`."""
+        return canonical(self.compared)
+
+    @property
+    def compared(self) -> list[Any]:
+        """Returns what the runs of a table have in common: the text, the labels, how they are read, and the probe.
 
         Encoders, learning rates, layers, seeds and conditions are compared within a table.
         """
         identity = self.identity
         read = [self.setting.features.get(name) for name in READ]
         probe = {name: value for name, value in identity.probe.items() if name != "learning_rate"}
-        return canonical([self._base["corpus"], identity.task, identity.sentence, identity.version, read, probe])
+        return [self._base["corpus"], identity.task, identity.sentence, identity.version, read, probe]
 
     @cached_property
     def row(self) -> str:

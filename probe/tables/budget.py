@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from probe.conditions import MAIN
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
-from probe.system.files import write_json
+from probe.system.files import read_regular, write_json
 from probe.system.format import closest, percent
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware
@@ -75,10 +75,14 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
         return recommend(rows).text
     at_most, unit = BUDGETS[name]
 
+    speeds: dict[tuple[str | None, int], Speed] = {}  # rows of one encoder and depth share them
+
     def cost(row: Row) -> float:
-        if name in MEASURED:
-            return float(getattr(speed_of(row), name))
-        return row.num_blocks if name == "blocks" else row.width
+        if name not in MEASURED:
+            return row.num_blocks if name == "blocks" else row.width
+        if (place := (row.encoder, row.num_blocks)) not in speeds:
+            speeds[place] = speed_of(row)
+        return float(getattr(speeds[place], name))
 
     # The best, the recommended and the last are measured first; an interrupted measurement keeps them.
     first = [best, recommend(rows).use or best, max(ranked, key=lambda row: row.num_blocks)]
@@ -111,8 +115,8 @@ def speed_at(cfg: Config, depth: int, corpus: Corpus) -> Speed:
     machine = f"{hardware(device, cores).device_name}, {cores} cores, {cfg.features.precision}"
     key = f"{encoder.fingerprint.get('weights')} layer {depth} on {machine}"
     known: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        known = dict(json.loads((folder / SPEEDS).read_text()))
+    with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+        known = dict(json.loads(read_regular(folder / SPEEDS)))
     try:
         return Speed(**known[key])
     except (KeyError, TypeError):  # not measured yet, or by another version

@@ -77,8 +77,8 @@ def table(arguments: list[str]) -> int:
     folders = [*map(results_path, dirs)] or [results_or_last(None, options.format)]
     if not options.transfer and len(folders) != 1 + options.compare:
         raise UserError("table: give one folder of results, or two with --compare: probe table --compare A B.")
-    if (options.columns or (options.compare and options.margin is not None)) and (
-        options.compare or options.difference
+    if (options.columns and (options.compare or options.difference)) or (
+        options.compare and options.margin is not None
     ):
         raise UserError("table: --columns is for a table alone, and --compare takes no --margin.")
 

@@ -6,7 +6,6 @@ The background is white. The same records under the same matplotlib give the sam
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import re
@@ -26,7 +25,6 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from probe.conditions import MAIN
-from probe.config import UserError
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
 from probe.tables.labels import BEST
@@ -115,9 +113,8 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
                 found.append(Picture(f"f1_by_layer{ending}", SHOWS["f1_by_layer"], key, own, draw_by_layer, title))
             if any(record.mix for row in own for record in row.records.values()):
                 found.append(Picture(f"mix_weights{ending}", SHOWS["mix_weights"], key, own, draw_mix_weights, title))
-    with contextlib.suppress(UserError):  # of one table
-        main = [[row for row in own if row.section == MAIN] for table in tables for own in by_encoder(table)]
-        found.append(Picture("transfer", SHOWS["transfer"], None, losses(main, ""), draw_transfer))
+    if lost := losses(by_encoder(rows)):
+        found.append(Picture("transfer", SHOWS["transfer"], None, lost, draw_transfer))
     return found
 
 

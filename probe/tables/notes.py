@@ -25,12 +25,16 @@ FAILED = 0.03  # a run so far below the median of its row's, and five deviations
 ALL_FOUND = 0.999  # from this score on, no difference is left to see
 
 
-def caption(rows: Sequence[Row]) -> str:
-    """Says what the rows of one table have in common, and what their numbers are."""
-    first = next((row for row in rows if not row.identity.is_fine_tuned), rows[0])
+def _main(rows: Sequence[Row]) -> Row:
+    """Returns a row whose setting is that of its table: a fine-tuned row has another probe."""
+    return next((row for row in rows if not row.identity.is_fine_tuned), rows[0])
+
+
+def setting_of(rows: Sequence[Row]) -> str:
+    """Says on which text and features, and with which probe, the rows of one table were made."""
+    first = _main(rows)
     features = first.setting.features
     encoders = list(dict.fromkeys(row.encoder or short_name(row.setting.encoder) for row in rows))
-    scales = {row.identity.layers.normalize for row in rows if row.indices and not row.identity.is_fine_tuned}
     parts = [
         first.setting.data,
         " and ".join(encoders),
@@ -39,8 +43,14 @@ def caption(rows: Sequence[Row]) -> str:
     ]
     if "sentence" in features:
         parts.append(f"{features['sentence']} of a text's words")
-    parts.append(describe_probe(first.setting.probe))
-    parts += first.apart
+    return ", ".join([*parts, describe_probe(first.setting.probe)])
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """Says what the rows of one table have in common, and what their numbers are."""
+    first = _main(rows)
+    scales = {row.identity.layers.normalize for row in rows if row.indices and not row.identity.is_fine_tuned}
+    parts = [setting_of(rows), *first.apart]
     if len(scales) == 1 and None not in scales:
         parts.append(f"layers.normalize={next(iter(scales))}")
     floor = most_frequent(rows)

@@ -5,7 +5,6 @@ Rows depend only on the folder's files: records, the counts of each, what its sw
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 
 from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
-from probe.race.spec import read_outcome, screened
+from probe.race.spec import read_outcome, read_spec
 from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import normalized_name
 from probe.runs.progress import failures, other_results
@@ -24,7 +23,7 @@ from probe.system.files import canonical, sha256_of, short, to_jsonable
 from probe.system.format import short_name
 from probe.system.grouping import group_by
 from probe.tables.labels import label_rows
-from probe.tables.notes import caption
+from probe.tables.notes import setting_of
 from probe.tables.row import Row
 
 # The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
@@ -76,7 +75,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
         raise UserError(f"{folder} holds no records. {other_results(folder)}")
     failed = failures(folder)
     rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
-    of_screen = screened(folder)
+    of_screen = race.screened if (race := read_spec(folder)) else set()
     for row in rows:
         row.eliminated, row.screened = eliminated.get(row.identity.cell), row.identity.cell in of_screen
     tables = _beside_frozen(rows)
@@ -192,11 +191,11 @@ def _name(table: list[Row]) -> None:
 
 def _tell_apart(tables: Sequence[list[Row]]) -> None:
     """Says in captions that would be the same what their tables differ in: the text, or settings."""
-    for same in group_by(tables, lambda table: caption(table).split(". ")[0].split(", layers.normalize=")[0]).values():
+    for same in group_by(tables, setting_of).values():
         known = []
         for table in same if len(same) > 1 else ():
             row = _main_first(table)[0]
-            corpus, *_, version, read, probe = json.loads(Run(row.name, row.identity, row.width, row.setting).table)
+            corpus, *_, version, read, probe = Run(row.name, row.identity, row.width, row.setting).compared
             started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
             named = {f"features.{name}": value for name, value in zip(READ, read, strict=True)}
             named |= {f"probe.{name}": value for name, value in probe.items()}

@@ -12,7 +12,7 @@ import numpy as np
 
 from probe.config import UserError, default_margin
 from probe.scoring.compare import Comparison, Sample
-from probe.scoring.significance import FEWEST_UNITS, effective_number, in_common
+from probe.scoring.significance import FEWEST_UNITS, effective_number, in_common, influence
 from probe.system.files import write_atomically
 from probe.system.format import closest
 from probe.tables.figures import DEV, INK, Picture
@@ -132,12 +132,11 @@ def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[
     effective = effective_number(np.ones((len(units), 1)), clusters)
     if effective < FEWEST_UNITS:
         return None, f"seeds alone ({what} are too few)"
-    shares = np.bincount(clusters) / len(units)
-    parts = np.eye(len(shares))[clusters] / len(units)
-    moves = [(own - own.mean(1, keepdims=True)) @ parts / (1 - shares) for own in scores]
+    ones = np.ones(len(units))  # a mean is the F1 of units with one gold and one predicted item each
+    moves = [np.stack([influence(np.stack([ones, ones, run], 1), clusters) for run in own]) for own in scores]
     if what == "units" and in_common(moves) > ALIKE / len(units) ** 0.5:
         return None, "seeds alone (neighbouring units are alike, and no column document says what they share)"
-    return moves, f"{len(shares):,} {what}"
+    return moves, f"{clusters.max() + 1:,} {what}"
 
 
 def render_scores(file: Path, margin: float | None, form: str, figure: Path | None = None) -> str:

@@ -50,15 +50,18 @@ def transfer(folders: Sequence[Path], margin: float | None = None) -> list[Loss]
 
     Raises UserError if there are no two tables with a best row.
     """
-    tables = [own for folder in folders for own in by_encoder(build_rows(folder, margin))]
-    return losses([[row for row in table if row.section == MAIN] for table in tables], ", ".join(map(str, folders)))
+    found = losses([own for folder in folders for own in by_encoder(build_rows(folder, margin))])
+    if not found:
+        raise UserError(f"{', '.join(map(str, folders))}: --transfer needs two tables, each with a best row.")
+    return found
 
 
-def losses(tables: Sequence[Sequence[Row]], origin: str) -> list[Loss]:
-    """Returns the losses between labelled tables, each of one encoder."""
+def losses(tables: Sequence[Sequence[Row]]) -> list[Loss]:
+    """Returns the losses between labelled tables, each of one encoder; none where fewer than two have a best row."""
+    tables = [[row for row in table if row.section == MAIN and row.n] for table in tables]
     best = [(table, row) for table in tables for row in table if row.label == BEST]
     if len(best) < 2:
-        raise UserError(f"{origin}: choices travel between tables, and these have {len(best)} with a best row.")
+        return []
     names = _names([row for _, row in best])
     found = []
     for name, (_, chosen) in zip(names, best, strict=True):
@@ -75,7 +78,7 @@ def losses(tables: Sequence[Sequence[Row]], origin: str) -> list[Loss]:
 
 
 def _depth(table: Sequence[Row]) -> int:
-    return next(row.record.encoder.num_layers for row in table if row.n)
+    return table[0].record.encoder.num_layers
 
 
 def _single(table: Sequence[Row], layer: int) -> Row | None:

@@ -48,16 +48,13 @@ def tag(arguments: list[str]) -> int:
         hint = f" {overrides[0]!r} was read as a setting. To tag it: ... - < FILE" if overrides else ""
         raise UserError(f'tag: a results folder and a text are needed: probe tag DIR FILE|"TEXT"|-.{hint}')
 
-    from probe.runs.config_from_record import config_from_record
-    from probe.runs.exported import of_export, read_exported
+    from probe.runs.exported import config_of_record
     from probe.tag.io import format_tagged, read_untagged, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
     from probe.tag.tagging import tag_splits  # imports torch, so only after the checks above
 
-    folder = file.parent.parent
-    cfg = config_from_record(record, config_of, overrides)
-    cfg = of_export(cfg, folder) if read_exported(folder) else cfg
+    cfg = config_of_record(file, record, config_of, overrides)
     splits = [read_untagged(given, cfg.data, options.input) for given in words[1:]]
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
     for split in splits:
