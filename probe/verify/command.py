@@ -27,9 +27,9 @@ EXAMPLES = """\
 
 # Printed below a folder's checks: what they cannot show.
 LIMITS = (
-    "Losses, what a screen found, times, software, hardware and how files were read can only be believed, and so can "
-    "what was changed everywhere alike, unless it is trained again: probe verify {folder} --rerun. Not compared were "
-    "the page, pictures and other forms of the table than table.json: probe report {folder} writes them again."
+    "Not checked: losses, a screen's scores, times, software, hardware and how files were read, and a change made in "
+    "every place alike. Only training again shows these: probe verify {folder} --rerun. Of the tables only table.json is "
+    "compared; the page, the pictures and the other tables are not: probe report {folder} writes them again."
 )
 
 
