@@ -27,9 +27,9 @@ EXAMPLES = """\
 
 # Printed below a folder's checks: what they cannot show.
 LIMITS = (
-    "Not checked: losses, a screen's scores, times, software, hardware, how files were read, and a change made in every "
-    "place alike. Only training again shows these: probe verify {folder} --rerun. Of the tables, only table.json is "
-    "compared. The page, the pictures and the other tables are not: probe report {folder} writes them again."
+    "Not checked: losses, a screen's scores, times, software, hardware, how files were read, and a change made in "
+    "every place alike. Only training again shows these: probe verify {folder} --rerun. Of the tables, only table.json "
+    "is compared. The page, the pictures and the other tables are not: probe report {folder} writes them again."
 )
 
 
