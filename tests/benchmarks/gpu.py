@@ -361,9 +361,9 @@ def epoch(bench: Bench) -> dict[str, Any]:
     return {
         "words": num_words,
         "updates": num_updates,
-        "seconds_per_epoch": {name: round(value, 3) for name, value in median.items()},
-        "over_bare": round(median["ours"] / median["bare"], 3),
-        "over_packed": round(median["ours"] / median["packed"], 3),
+        "seconds_per_epoch": {name: round(value, 6) for name, value in median.items()},
+        "over_bare": round(median["ours"] / median["bare"], 4),
+        "over_packed": round(median["ours"] / median["packed"], 4),
         "words_per_second": round(num_words / median["ours"]),
         "peak_fraction": round(num_words * flops_of_a_word(probe, width) / median["ours"] / own, 4),
         "peak_mb": memory,
