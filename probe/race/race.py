@@ -62,10 +62,15 @@ def run_race(
     if len(plan_of) < len(plans):
         raise UserError("Two rows of this race have one name and different layers or another layers.normalize.")
     entries = [
-        Entry(name, planned.selection.width, planned.cfg.layers, replace(planned.identity, seed=seeds[0]))
+        Entry(
+            name,
+            (max(planned.selection.indices), planned.selection.width),
+            planned.cfg.layers,
+            replace(planned.identity, seed=seeds[0]),
+        )
         for name, planned in plan_of.items()
     ]
-    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds)))
+    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds, base.margin / 100)))
     identities = spec.runs
     paths = {cell: record_path(folder, cell[0], identity) for cell, identity in identities.items()}
     known: dict[Cell, DevRun | str] = {}
@@ -77,7 +82,7 @@ def run_race(
         return known.get(cell)
 
     while True:
-        state = replay(spec.rules, spec.rows, run_of)
+        state = replay(spec.rules, spec.costs, run_of)
         state.failed = {f"{row} seed {seed}": why for (row, seed), why in known.items() if isinstance(why, str)}
         if not is_child():
             write_decisions(folder, state)
@@ -106,10 +111,10 @@ def dev_run(path: Path) -> DevRun:
     return DevRun(record.scores.dev.headline, record.outcome, dev.influence())
 
 
-def _rules(num_rows: int, seeds: Sequence[int]) -> Rules:
+def _rules(num_rows: int, seeds: Sequence[int], margin: float) -> Rules:
     ahead = num_ahead(num_rows)
     limits = thresholds(num_rows, ahead, len(seeds), ALPHA)
-    return Rules(ALPHA, list(seeds), ahead, limits, MIN_SEEDS, VERSION)
+    return Rules(ALPHA, margin, list(seeds), ahead, limits, MIN_SEEDS, VERSION)
 
 
 def _stored(folder: Path, wanted: RaceSpec) -> RaceSpec:
@@ -120,7 +125,7 @@ def _stored(folder: Path, wanted: RaceSpec) -> RaceSpec:
         if there is None:
             write_json(folder / RACE, wanted)
             return wanted
-    old, new = ({**spec.asked, "rows": spec.rows, **asdict(spec.rules)} for spec in (there, wanted))
+    old, new = ({**spec.asked, "rows": list(spec.costs), **asdict(spec.rules)} for spec in (there, wanted))
     del old["thresholds"]  # they follow from the rest
     differences = [f"{name}={value}, here {new[name]}" for name, value in old.items() if value != new[name]]
     if there.entries != wanted.entries:

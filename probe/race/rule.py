@@ -7,7 +7,9 @@ those with the most seeds, by the statistic of every table (`scoring.compare`):
 
     t = (leader's mean - row's mean) / standard error of the difference, over seeds and text
 
-A row is eliminated if t exceeds the threshold of this interim analysis. A run that never learned says nothing about its
+A row is eliminated if t exceeds the threshold of this interim analysis. A row that costs less than the leader may be
+the one that a table recommends as long as it lies within the margin, so for it the margin is subtracted from the
+difference first. A run that never learned says nothing about its
 row. Another seed replaces it, and only a row with several such runs is eliminated for it.
 
 The thresholds account for repeated analyses, many rows and few seeds. They come from simulated races of equally good
@@ -29,7 +31,7 @@ import numpy as np
 
 from probe.scoring.compare import Comparison, Sample, seed_variances
 
-VERSION = 2  # raise it when the rule decides differently on the same scores; race.json stores it
+VERSION = 3  # raise it when the rule decides differently on the same scores; race.json stores it
 SIMULATED = 40_000
 MOST_SEEDS = 200  # the largest number that is advised
 MOST_REPLACED = 2  # of a row's runs that never learned; with one more the row is eliminated
@@ -42,10 +44,11 @@ class Rules:
 
     seeds: in order, one per round. ahead: how many rows run the second seed while the others wait. thresholds: of t,
     after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end because more seeds would hardly help.
-    version: of the rule.
+    margin: of the table, a fraction. version: of the rule.
     """
 
     alpha: float
+    margin: float
     seeds: list[int]
     ahead: int
     thresholds: list[float]
@@ -164,13 +167,13 @@ def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float) -> l
     return found
 
 
-def replay(rules: Rules, rows: Sequence[str], run_of: Callable[[Cell], DevRun | str | None]) -> Race:
+def replay(rules: Rules, costs: Mapping[str, tuple[int, ...]], run_of: Callable[[Cell], DevRun | str | None]) -> Race:
     """Replays a race from its start as far as its runs are known, so that its state depends only on the runs.
 
-    run_of: returns a run, the reason why it failed, or None if it is not made yet.
+    costs: of each row. run_of: returns a run, the reason why it failed, or None if it is not made yet.
     """
-    state = Race(remaining=list(rows))
-    known: dict[str, dict[int, DevRun]] = {row: {} for row in rows}
+    state = Race(remaining=list(costs))
+    known: dict[str, dict[int, DevRun]] = {row: {} for row in costs}
     for number in range(1, len(rules.seeds) + 1):
         made: list[Cell] = []
         while runs := _runs_of(number, rules, state, known):
@@ -180,7 +183,7 @@ def replay(rules: Rules, rows: Sequence[str], run_of: Callable[[Cell], DevRun | 
             for cell in runs:
                 _take(number, cell, run_of(cell), state, known)
             made += runs
-        _analyse(number, made, rules, state, known)
+        _analyse(number, made, rules, costs, state, known)
         if state.ended:
             break
     return state
@@ -216,7 +219,12 @@ def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, known:
 
 
 def _analyse(
-    number: int, runs: list[Cell], rules: Rules, state: Race, known: Mapping[str, Mapping[int, DevRun]]
+    number: int,
+    runs: list[Cell],
+    rules: Rules,
+    costs: Mapping[str, tuple[int, ...]],
+    state: Race,
+    known: Mapping[str, Mapping[int, DevRun]],
 ) -> None:
     """Decides after a round which rows are eliminated and whether the race is over."""
     values = {row: [run.dev for run in own.values()] for row, own in known.items() if row in state.remaining}
@@ -239,18 +247,25 @@ def _analyse(
         state.rounds.append(Round(number, runs, leader, means, math.sqrt(compared.variances.min()), df))
         place = {row: i for i, row in enumerate(converged)}
         first, threshold = place[leader], rules.thresholds[number - 2]
+
+        def t(better: str, row: str, by: float = 0.0) -> float:
+            behind, error = means[better] - means[row] - by, compared.error(place[better], place[row])
+            return behind / error if error else math.inf if behind > 0 else 0.0
+
         for row in others:
             behind = means[leader] - means[row]
-            error = compared.error(first, place[row])
-            t = behind / error if error else math.inf if behind > 0 else 0.0
-            if t > threshold:
+            beyond = behind - rules.margin * (costs[row] < costs[leader])
+            as_cheap = [other for other in means if costs[other] <= costs[row] and other != leader]
+            is_useful = beyond < behind and t(leader, row, rules.margin) <= threshold
+            is_useful = is_useful and not any(t(other, row) > threshold for other in as_cheap)
+            if t(leader, row) > threshold and not is_useful:
                 why = f"significantly worse than {leader}"
-                state.eliminate(row, Elimination(number, why, behind, t, threshold))
+                state.eliminate(row, Elimination(number, why, behind, t(leader, row), threshold))
                 del state.needed[row]
                 continue
             variances = float(compared.variances[first] + compared.variances[place[row]])
             over_text = compared.error_parts(first, place[row])[1]
-            state.needed[row] = seeds_to_cross(behind, variances, over_text, rules.thresholds[-1])
+            state.needed[row] = seeds_to_cross(beyond, variances, over_text, rules.thresholds[-1])
     state.remaining = sorted((row for row in means if row in state.remaining), key=lambda row: -means[row])
     within_reach = any(n is not None and n <= len(rules.seeds) for n in state.needed.values())
     if len(state.remaining) == 1:

@@ -30,11 +30,11 @@ class Entry:
     """Describes a row that takes part.
 
     layers: as configured, so that a race that continues writes the same records as one that never stopped. identity: of
-    its run with the first seed. width: values per word.
+    its run with the first seed. cost: encoder blocks, then values per word.
     """
 
     row: str
-    width: int
+    cost: tuple[int, int]
     layers: LayersConfig
     identity: RunIdentity
 
@@ -51,8 +51,8 @@ class RaceSpec:
     rules: Rules
 
     @property
-    def rows(self) -> list[str]:
-        return [entry.row for entry in self.entries]
+    def costs(self) -> dict[str, tuple[int, int]]:
+        return {entry.row: entry.cost for entry in self.entries}
 
     @property
     def screened(self) -> set[str]:

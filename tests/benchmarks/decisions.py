@@ -438,7 +438,15 @@ def race(truth: Truth, never_learn: float, count: int, seed: int = 0) -> dict[st
     draw, rows = np.random.default_rng(seed), [str(row) for row in range(len(truth.scores))]
     ahead = num_ahead(len(rows))
     limits = thresholds(len(rows), ahead, truth.seeds, 0.05)
-    rules = Rules(0.05, list(range(1, truth.seeds + 1)), ahead, limits, truth.seeds, version=VERSION)
+    rules = Rules(
+        0.05,
+        MARGIN if truth.costs else 0.0,
+        list(range(1, truth.seeds + 1)),
+        ahead,
+        limits,
+        truth.seeds,
+        version=VERSION,
+    )
     all_seeds = [*rules.seeds, *rules.spare_seeds]
     are_equal = len(set(truth.scores)) == 1 and not truth.spreads
     best, loss = int(np.argmax(truth.scores)), max(truth.scores) - np.array(truth.scores)
@@ -456,7 +464,7 @@ def race(truth: Truth, never_learn: float, count: int, seed: int = 0) -> dict[st
                     NEVER_LEARNED if fails else "converged",
                     influence=sample.influence[place],
                 )
-        done = replay(rules, rows, known.get)
+        done = replay(rules, dict(zip(rows, truth.costs or [(0,)] * len(rows), strict=True)), known.get)
         best_left += len(done.eliminated) / len(rows) if are_equal else rows[best] in done.eliminated
         any_left += bool(done.eliminated)
         runs += len(done.runs) / (len(rows) * truth.seeds)

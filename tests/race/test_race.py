@@ -235,7 +235,9 @@ def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[
     screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
     narrower = (one for one in screened if one["width"] < screened[0]["width"])
     best = [one["layers"]["name"] for one in (screened[0], next(narrower, screened[1]))]
-    assert terms.rows == ["layer_0", *(name for name in best if name != "embeddings")], "the name that was asked for"
+    assert list(terms.costs) == ["layer_0", *(name for name in best if name != "embeddings")], (
+        "the name that was asked for"
+    )
     (tmp_path / "out/screen.json").unlink()
     again = typed(*wanted, *settings)
     assert again.returncode == 0
@@ -256,8 +258,8 @@ def test_candidates_are_the_best_of_each_width_then_the_next(number: int, names:
 
 def test_a_run_that_was_replaced_is_no_seed_of_its_row(tmp_path: Path):
     records = [make_record(tmp_path, "last", seed, f1, 0.5, (5,)) for seed, f1 in enumerate([0.80, 0.0, 0.82], 1)]
-    entry = Entry("last", 16, LayersConfig([5], "concat", "last"), records[0].identity)
-    write_json(tmp_path / RACE, RaceSpec({}, [entry], Rules(0.05, [1, 2, 3], 2, [], 2, VERSION)))
+    entry = Entry("last", (5, 16), LayersConfig([5], "concat", "last"), records[0].identity)
+    write_json(tmp_path / RACE, RaceSpec({}, [entry], Rules(0.05, 0.01, [1, 2, 3], 2, [], 2, VERSION)))
     write_decisions(tmp_path, Race(replaced=[("last", 2)]))
     assert read_outcome(tmp_path) == ({}, {records[1].key})
     (row,) = build_rows(tmp_path)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,7 @@ def rules(num_rows: int, num_seeds: int = 5, **changes: object) -> Rules:
     ahead = num_ahead(num_rows)
     values = {
         "alpha": 0.05,
+        "margin": 0.0,
         "seeds": list(range(1, num_seeds + 1)),
         "ahead": ahead,
         "thresholds": limits(num_rows, ahead, num_seeds, 0.05),
@@ -55,9 +56,13 @@ def rules(num_rows: int, num_seeds: int = 5, **changes: object) -> Rules:
 
 def race_of(scores: Mapping[str, Sequence[float]], num_seeds: int = 5, **changes: object) -> Race:
     """A race whose runs have these dev scores, in percent, by row and seed."""
-    return replay(
-        rules(len(scores), num_seeds, **changes), list(scores), lambda cell: DevRun(scores[cell[0]][cell[1] - 1] / 100)
-    )
+    law = rules(len(scores), num_seeds, **changes)
+    return replay(law, equal(scores), lambda cell: DevRun(scores[cell[0]][cell[1] - 1] / 100))
+
+
+def equal(rows: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The rows, with one cost for all."""
+    return dict.fromkeys(rows, (0,))
 
 
 def with_scores(rows: Sequence[str], scores: np.ndarray) -> Callable[[Cell], DevRun]:
@@ -76,7 +81,7 @@ def simulated(means: Sequence[float], spreads: Sequence[float], races: int, num_
     def one() -> Race:
         own = draw.permutation(spreads)[: len(rows)]
         scores = np.asarray(means)[:, None] + own[:, None] * draw.standard_normal((len(rows), num_seeds))
-        return replay(law, rows, with_scores(rows, scores / 100))
+        return replay(law, equal(rows), with_scores(rows, scores / 100))
 
     return [one() for _ in range(races)]
 
@@ -115,7 +120,7 @@ def test_thresholds_spend_alpha_look_by_look_without_text():
     gone = np.zeros(5)
     for _ in range(races):
         scores = draw.standard_normal((6, 4))
-        race = replay(law, list("abcdef"), with_scores(list("abcdef"), scores))
+        race = replay(law, equal("abcdef"), with_scores(list("abcdef"), scores))
         for left in race.eliminated.values():
             gone[left.round :] += 1 / 6 / races
     for look, share in ((2, 0.025), (3, 0.0375), (4, 0.05)):
@@ -151,7 +156,7 @@ def test_t_is_the_difference_over_its_error_of_seeds_and_text():
     for sd in (0.0, 0.6):  # percent, of the difference over the text
         moves = {"a": signs * sd / 100 / math.sqrt(40), "b": np.zeros(40)}
         law = rules(2, 3, thresholds=[99.0, 1.0])
-        left = replay(law, ["a", "b"], with_text(scores, moves)).eliminated["b"]
+        left = replay(law, equal(["a", "b"]), with_text(scores, moves)).eliminated["b"]
         assert left.t == pytest.approx(behind / math.sqrt(over_seeds + sd**2 * 39 / 40))
         assert (left.round, left.threshold, left.behind) == (3, 1, pytest.approx(behind / 100))
 
@@ -160,9 +165,9 @@ def test_a_text_on_which_the_difference_could_turn_keeps_a_row():
     scores = {"a": [90, 90.1, 90.2], "b": [88, 88.1, 88.2]}
     assert "b" in race_of(scores, num_seeds=3).eliminated
     paired = {row: np.array([1.0, -1.0] * 20) * 0.01 for row in "ab"}
-    assert "b" in replay(rules(2, 3), ["a", "b"], with_text(scores, paired)).eliminated, "both move alike"
+    assert "b" in replay(rules(2, 3), equal(["a", "b"]), with_text(scores, paired)).eliminated, "both move alike"
     apart = {"a": paired["a"], "b": -paired["b"]}
-    race = replay(rules(2, 3), ["a", "b"], with_text(scores, apart))
+    race = replay(rules(2, 3), equal(["a", "b"]), with_text(scores, apart))
     assert race.eliminated == {}
     assert race.needed == {"b": None}, "no number of seeds, as the text alone could turn it"
 
@@ -184,12 +189,12 @@ def test_a_row_that_did_not_converge_leaves_without_its_spread():
         dev = scores[cell[0]][cell[1] - 1] / 100
         return DevRun(dev, "converged" if dev > 0.7 else "hit_epoch_limit")
 
-    race = replay(rules(3, 3), list("abc"), run_of)
+    race = replay(rules(3, 3), equal("abc"), run_of)
     assert race.eliminated["b"].round == 2
     assert race.eliminated["b"].t is None
     assert race.rounds[1].leader == "a"
     assert race.rounds[1].spread == pytest.approx(0.05 * math.sqrt(2) / 100)
-    nothing = replay(rules(3, 3), list("abc"), lambda cell: DevRun(0.9, "hit_epoch_limit"))
+    nothing = replay(rules(3, 3), equal("abc"), lambda cell: DevRun(0.9, "hit_epoch_limit"))
     assert nothing.ended is not None
     assert nothing.remaining == []
 
@@ -206,7 +211,7 @@ def silent_where(lost: set[Cell], scores: Mapping[str, float]) -> Callable[[Cell
 
 def test_a_run_that_never_learned_is_replaced_by_another_seed():
     law, scores = rules(3, 3), {"a": 0.9, "b": 0.9, "c": 0.9}
-    race = replay(law, list("abc"), silent_where({("a", 1), ("a", 3)}, scores))
+    race = replay(law, equal("abc"), silent_where({("a", 1), ("a", 3)}, scores))
     assert law.spare_seeds == [4, 5]
     assert race.replaced == [("a", 1), ("a", 3)]
     assert race.eliminated == {}
@@ -217,7 +222,7 @@ def test_a_run_that_never_learned_is_replaced_by_another_seed():
 
 def test_a_row_whose_runs_never_learn_again_and_again_leaves():
     lost = {("a", seed) for seed in (1, 2, 4)}
-    race = replay(rules(3, 3), list("abc"), silent_where(lost, {"a": 0.9, "b": 0.8, "c": 0.8}))
+    race = replay(rules(3, 3), equal("abc"), silent_where(lost, {"a": 0.9, "b": 0.8, "c": 0.8}))
     assert len(race.replaced) == MOST_REPLACED == 2
     assert race.eliminated["a"].t is None
     assert race.eliminated["a"].round == 1 or race.eliminated["a"].round == 2
@@ -230,7 +235,7 @@ def test_a_replacing_seed_belongs_to_the_same_round():
     made: dict[Cell, DevRun] = {}
     run_of = silent_where({("b", 1)}, {"a": 0.9, "b": 0.9})
     asked = []
-    while todo := replay(rules(2, 2), ["a", "b"], made.get).todo:
+    while todo := replay(rules(2, 2), equal(["a", "b"]), made.get).todo:
         asked.append(todo)
         made |= {cell: run_of(cell) for cell in todo}
     assert asked == [[("a", 1), ("b", 1)], [("b", 3)], [("a", 2), ("b", 2)]]
@@ -240,7 +245,7 @@ def test_who_waited_goes_on_where_all_that_went_ahead_have_failed():
     def run_of(cell: Cell) -> DevRun | str:
         return "out of memory" if cell in (("a", 2), ("b", 2)) else DevRun(0.9 - 0.01 * "abcd".index(cell[0]))
 
-    race = replay(rules(4, 3), list("abcd"), run_of)
+    race = replay(rules(4, 3), equal("abcd"), run_of)
     assert {"a", "b"} <= set(race.eliminated)
     assert all("out of memory" in race.eliminated[row].why for row in "ab")
     assert race.rounds[-1].leader == "c"
@@ -256,12 +261,12 @@ def test_a_race_asks_for_missing_runs_alone():
         "c": [89, 89.9, 90],
         "d": [70, 70, 70],
     }
-    while todo := replay(rules(4, 3), list(scores), made.get).todo:
+    while todo := replay(rules(4, 3), equal(scores), made.get).todo:
         asked += todo
         made |= {cell: DevRun(scores[cell[0]][cell[1] - 1] / 100) for cell in todo}
     assert len(asked) == len(set(asked)), "nothing twice"
     whole = race_of(scores, num_seeds=3)
-    assert replay(rules(4, 3), list(scores), made.get) == whole, "the same as with all at once"
+    assert replay(rules(4, 3), equal(scores), made.get) == whole, "the same as with all at once"
     assert sorted(asked) == sorted(whole.runs)
 
 
@@ -279,11 +284,29 @@ def test_seeds_to_cross_are_the_fewest_that_reach_the_threshold():
     assert seeds_to_cross(-0.001, 2 * 0.003**2, 0.0, 3.0) is None
 
 
+@pytest.mark.parametrize(
+    ("costs", "gone"),
+    [
+        ({"a": (6, 4), "b": (6, 4), "c": (6, 4), "d": (6, 4)}, "bcd"),  # all are worse than a, and save nothing
+        ({"a": (6, 4), "b": (6, 1), "c": (4, 4), "d": (3, 4)}, "d"),  # d is farther behind than the margin
+        ({"a": (6, 4), "b": (4, 4), "c": (6, 1), "d": (3, 4)}, "cd"),  # b costs less than c, and is better
+        ({"a": (6, 4), "b": (7, 1), "c": (7, 1), "d": (7, 1)}, "bcd"),
+    ],
+    ids=["equal", "cheaper", "cheaper-and-better", "dearer"],
+)
+def test_a_row_that_a_table_could_recommend_stays(costs: dict[str, tuple[int, ...]], gone: str):
+    scores = {"a": [90, 90.1, 90.2], "b": [89.6, 89.5, 89.7], "c": [89.1, 89.2, 89.3], "d": [87.0, 87.2, 87.1]}
+    law = rules(4, 3, margin=0.01)
+    race = replay(law, costs, lambda cell: DevRun(scores[cell[0]][cell[1] - 1] / 100))
+    assert "".join(sorted(race.eliminated)) == gone
+    assert "".join(sorted(race_of(scores, 3).eliminated)) == "bcd", "with rows of one cost"
+
+
 def test_a_replayed_race_gives_the_table_with_fewer_epochs(tmp_path: Path):
     every = load_records(RESULTS / "conll2003-minilm-sentence")
     paths = {(one.row, one.seed): path for path, one in every.items() if one.curve and not one.identity.condition}
     rows = list(dict.fromkeys(row for row, _ in paths))
-    race = replay(rules(len(rows)), rows, lambda cell: dev_run(paths[cell]))
+    race = replay(rules(len(rows)), equal(rows), lambda cell: dev_run(paths[cell]))
     epochs = {cell: len(every[path].curve) for cell, path in paths.items()}
     assert sum(epochs[cell] for cell in race.runs) <= sum(epochs.values()) * 0.65
     for folder in ("records", "counts"):
