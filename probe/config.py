@@ -102,6 +102,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
+    final_norm: str
     sentence: str  # read only if words are pooled
     layers: Any  # null: all
     batch_pieces: int | str
@@ -255,6 +256,7 @@ CHECKS: dict[str, Check] = {
     "features.sentence": _among("mean", "max", "first", "last"),
     "features.precision": _among(*PRECISIONS),
     "features.dtype": _among("float16", "bfloat16", "float32"),
+    "features.final_norm": _among("last", "each"),
     "features.placement": _among("auto", "memory", "device", "stream"),
     "features.batch_pieces": NUMBER_OR_AUTO,
     "features.stride": ((lambda value: 0 < value <= 1), "a number above 0, at most 1"),

@@ -106,7 +106,7 @@ def extraction_s(planned: Plan, device: str) -> float:
     missing = store.missing()
     features = replace(planned.cfg.features, layers=list(store.layers))
     texts = cut_texts(planned.text, encoder, features)
-    model = load_model(encoder, device, features.precision, deepest=store.layers[-1])
+    model = load_model(encoder, device, features.precision, deepest=store.layers[-1], final_norm=features.final_norm)
 
     def num_pieces(text: Text, windows: list) -> int:
         return sum(text.pieces.count(window.first, window.last) + encoder.special.count for window in windows)

@@ -117,7 +117,7 @@ def _first_words(words: Sequence[str]) -> str:
 
 def _encoder(cfg: Config) -> list[str]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
-    model = load_model(encoder, "cpu")  # refuses weights that do not fit
+    model = load_model(encoder, "cpu", final_norm=cfg.features.final_norm)  # refuses weights that do not fit
     at = f" at {encoder.commit[:10]}" if encoder.commit else ""
     drawn = encoder.fingerprint.get("random")
     weights = f"random weights ({drawn})" if drawn else f"weights {short(encoder.fingerprint['weights'])}"

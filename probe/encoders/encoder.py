@@ -8,12 +8,14 @@ B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +40,12 @@ NOISE = 16  # rounding errors by which a state may change although its inputs di
 
 
 def load_model(
-    encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False, deepest: int | None = None
+    encoder: Encoder,
+    device: str,
+    precision: str = "float32",
+    keep_pooler: bool = False,
+    deepest: int | None = None,
+    final_norm: str = "last",
 ) -> torch.nn.Module:
     """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 
@@ -46,13 +53,15 @@ def load_model(
     `is_causal`: whether each piece attends only to pieces before it (None: a trial could not show it).
     precision: float32, or bfloat16 for both weights and arithmetic (every layer then differs by about a percent).
     keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it. deepest: the layer
-    at which forward passes end; None: the last.
+    at which forward passes end; None: the last. final_norm: as in the config. Raises UserError, for example if that is
+    `each` and the encoder has no norm behind its last layer.
     """
     import torch
 
     model: Any
     if encoder.weights == "pretrained":
-        model, missing = _from_files(encoder, getattr(torch, precision))
+        loaded = None if deepest is None else _part_from_files(encoder, getattr(torch, precision), deepest)
+        model, missing = loaded or _from_files(encoder, getattr(torch, precision))
         keep_pooler = keep_pooler and not any("pooler" in key for key in missing)
     else:
         model, keep_pooler = _random(encoder), False
@@ -64,9 +73,13 @@ def load_model(
     model.called = encoder.name  # in messages
     with torch.no_grad():
         texts = trial_texts(encoder, device)
-        model.takes_padding, model.is_causal = _try(model, encoder, texts)
-        if deepest is not None and deepest < encoder.num_layers:
-            _stop_at(deepest, model, encoder, texts)
+        model.takes_padding, model.is_causal = _try(model, encoder, texts, deepest)
+        if final_norm == "each":
+            model.norm_of_each = _final_norm(model, encoder, texts), encoder.num_layers
+        at = encoder.num_layers if deepest is None else deepest
+        if at < encoder.num_layers and not _stops_at(at, model, texts, hidden_states(model, *texts)):
+            blocks = f"all its {encoder.num_layers} blocks are computed"
+            print(f"{encoder.name} cannot be stopped at layer {at}; {blocks}.", file=sys.stderr)
     return model
 
 
@@ -82,8 +95,50 @@ def notes_on(encoder: Encoder, model: Any, subword: str) -> list[str]:
     return notes
 
 
-def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
-    """Loads the encoder and the names of missing weights; no hidden state may depend on them."""
+def cut_config(config: Any, num_blocks: int) -> Any:
+    """Returns the config of an encoder that ends behind so many blocks."""
+    cut = copy.deepcopy(config)
+    for name, value in vars(cut).items():
+        if isinstance(value, list) and len(value) == config.num_hidden_layers:
+            setattr(cut, name, value[:num_blocks])
+    cut.num_hidden_layers = num_blocks
+    return cut
+
+
+def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> tuple[Any, list[str]] | None:
+    """Loads the blocks that layers 0 to `deepest` need, and the next one, before which a forward pass ends.
+
+    The other blocks are not read. To try it, the whole encoder is built without memory for weights. Given those of the
+    part, it must have the same states, or else None is returned.
+    """
+    import torch
+    import transformers
+
+    if deepest + 1 >= encoder.num_layers or encoder.outer_config or encoder.config.is_encoder_decoder:
+        return None
+    try:
+        with torch.device("meta"), torch.no_grad():
+            whole: Any = transformers.AutoModel.from_config(encoder.config, dtype=dtype, trust_remote_code=False)
+        cut = replace(encoder, config=cut_config(encoder.config, deepest + 1))
+        part, missing = _from_files(cut, dtype, elsewhere=set(whole.state_dict()))
+        whole = whole.eval()
+        whole.load_state_dict(part.state_dict(), strict=False, assign=True)
+        for name, buffer in part.named_buffers():
+            at, _, own = name.rpartition(".")
+            whole.get_submodule(at)._buffers[own] = buffer
+        texts = trial_texts(encoder, "cpu")
+        with torch.no_grad():
+            is_same = _stops_at(deepest, _without_cache(whole), texts, hidden_states(part.eval(), *texts))
+    except Exception:  # whatever a model raises that cannot be made smaller; the whole is then loaded
+        return None
+    return (part, missing) if is_same else None
+
+
+def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] = ()) -> tuple[Any, list[str]]:
+    """Loads the encoder and the names of missing weights; no hidden state may depend on them.
+
+    elsewhere: names of weights that may be left unused.
+    """
     import transformers
 
     try:
@@ -113,7 +168,8 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
     at = next((f"{name}." for name, module in model.named_modules() if module is part and name), "")
     own = tuple(f"{at}{name}." for name, _ in part.named_children() if "pooler" not in name)
     keys = {key: key.removeprefix(f"{model.base_model_prefix}.") for key in loading["unexpected_keys"]}
-    if unused := [key for key, name in keys.items() if name.startswith(own) and not HARMLESS.search(key)]:
+    unused = [key for key, name in keys.items() if name.startswith(own) and not HARMLESS.search(key)]
+    if unused := [key for key in unused if keys[key] not in elsewhere]:
         raise UserError(
             f"{encoder.folder}: {len(unused)} weights have no place in the encoder that config.json describes: "
             f"{first_few(sorted(unused), 3)}. Its vectors would be wrong.\n"
@@ -211,6 +267,9 @@ def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
             ) from error
     if isinstance(getattr(model, "pooler", None), torch.nn.Identity):
         output.pooler_output = None
+    if hasattr(model, "norm_of_each"):
+        norm, last = model.get_submodule(model.norm_of_each[0]), model.norm_of_each[1]
+        output.hidden_states = tuple(norm(x) if k < last else x for k, x in enumerate(output.hidden_states))
     if hasattr(model, "_pad_to_block_size"):  # BigBird removes the padding of its last block from the last layer only
         output.hidden_states = tuple(state[:, : ids.shape[1]] for state in output.hidden_states)
     return output, bool(changed)
@@ -255,7 +314,9 @@ def trial_texts(encoder: Encoder, device: str) -> tuple[torch.Tensor, torch.Tens
     return ids, mask, torch.zeros_like(ids) if special.has_types else None
 
 
-def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> tuple[bool, bool | None]:
+def _try(
+    model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...], deepest: int | None = None
+) -> tuple[bool, bool | None]:
     """Returns whether a text has the same hidden states alone and padded, and whether the encoder is causal.
 
     Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding. An encoder that
@@ -270,7 +331,7 @@ def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> tu
     _try_longest(model, encoder, texts)
     padded, _ = _forward(model, *texts)
     for output, width in ((alone, pieces), (padded, texts[0].shape[1])):
-        check_states(getattr(output, "hidden_states", None) or (), torch.Size([3, width]), encoder)
+        check_states(getattr(output, "hidden_states", None) or (), torch.Size([3, width]), encoder, deepest)
     takes_padding, sees_after, is_seen = not changed, False, False
     for one, other in zip(alone.hidden_states, padded.hidden_states, strict=True):
         rounding, one = torch.finfo(one.dtype).eps, one.float()
@@ -281,6 +342,32 @@ def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> tu
         sees_after = sees_after or bool(moved[:changed_piece].any())
         is_seen = is_seen or bool(moved[changed_piece])
     return takes_padding, not sees_after if is_seen and changed_piece else None
+
+
+def _final_norm(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> str:
+    """Returns the name of the module behind the last block whose output is the last hidden state.
+
+    Raises UserError if there is none, as in BERT, whose last hidden state is the output of its last block.
+    """
+    import torch
+
+    outputs: dict[str, torch.Tensor] = {}
+
+    def keep(name: str, _: torch.nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        is_like_input = isinstance(output, torch.Tensor) and given and output.shape == getattr(given[0], "shape", None)
+        if is_like_input and not torch.equal(given[0], output):  # equal: dropout, which does nothing here
+            outputs[name] = output
+
+    blocks = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, torch.nn.ModuleList))
+    outside = {name: module for name, module in model.named_modules() if name and not name.startswith(blocks)}
+    hooks = [module.register_forward_hook(functools.partial(keep, name)) for name, module in outside.items()]
+    last = hidden_states(model, *texts)[-1]
+    for hook in hooks:
+        hook.remove()
+    found = [name for name, output in outputs.items() if output.shape == last.shape and torch.equal(output, last)]
+    if not found:
+        raise UserError(f"{encoder.name} has no norm behind its last layer. Omit features.final_norm=each.")
+    return found[0]
 
 
 def _try_longest(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> None:
@@ -314,28 +401,28 @@ def check_states(
         )
 
 
-def _stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> None:
-    """Makes the model's forward passes end with the states of layers 0..layer; prints a note if that fails.
+def _stops_at(layer: int, model: torch.nn.Module, texts: tuple[Any, ...], expected: tuple[torch.Tensor, ...]) -> bool:
+    """Makes the model's forward passes end with the states of layers 0..layer, and tells whether that succeeded.
 
     Layer k < L is the input of block k + 1, so the forward pass runs unchanged until it enters that block, and ends
-    there. If stopping would change the bits of a sample, the whole encoder is run.
+    there. It succeeded if it gives the first of the expected states of a sample, to the bit.
     """
     import torch
 
-    whole = hidden_states(model, *texts)[: layer + 1]
     for blocks in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
         hooks = _end_at(layer, model, blocks)
-        found = hidden_states(model, *texts)
-        if len(found) == len(whole) and all(
-            isinstance(one, torch.Tensor) and torch.equal(one, other) for one, other in zip(found, whole, strict=True)
+        try:
+            found = hidden_states(model, *texts)
+        except UserError:  # other blocks than those of the encoder, and no weights for the others
+            found = ()
+        if len(found) == layer + 1 and all(
+            isinstance(one, torch.Tensor) and torch.equal(one, other)
+            for one, other in zip(found, expected, strict=False)
         ):
-            return
+            return True
         for hook in hooks:
             hook.remove()
-    print(
-        f"{encoder.name} cannot be stopped at layer {layer}; all its {encoder.num_layers} blocks are computed.",
-        file=sys.stderr,
-    )
+    return False
 
 
 class _Stopped(Exception):

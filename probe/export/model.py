@@ -23,7 +23,7 @@ from safetensors.torch import save
 
 from probe.config import Config, UserError
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.encoders.encoder import hidden_states, load_model, trial_texts
+from probe.encoders.encoder import cut_config, hidden_states, load_model, trial_texts
 from probe.export.export import new_folder, write_sentences
 from probe.probes.combine import combine_stored
 from probe.probes.kinds import describe_probe
@@ -61,7 +61,7 @@ def export_model(
         raise UserError(f"{encoder.folder} is not the encoder of the record. To say where that is: encoder.path=DIR.")
     deepest = max(record.layers.indices)
     with new_folder(target, "--model") as part:
-        whole: Any = load_model(encoder, "cpu")
+        whole: Any = load_model(encoder, "cpu", final_norm=cfg.features.final_norm)
         texts = trial_texts(encoder, "cpu")
         measured = hidden_states(whole, *texts)[: deepest + 1]
         cut, blocks = _cut(encoder, whole, texts, measured)
@@ -72,7 +72,8 @@ def export_model(
             (part / path.parent.name).mkdir()
             shutil.copyfile(path, part / path.parent.name / path.name)
         made = open_encoder(of_export(cfg, part).encoder, Path(cfg.features.cache_dir))
-        if not _are_equal(hidden_states(load_model(made, "cpu"), *texts), measured):
+        again = load_model(made, "cpu", final_norm=cfg.features.final_norm)
+        if not _are_equal(hidden_states(again, *texts), measured):
             raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")
         write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
         speeds = [_pieces_per_second(model, texts) for model in (whole, cut)]
@@ -118,15 +119,12 @@ def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[
     for blocks in (deepest, deepest + 1):
         if blocks >= encoder.num_layers:
             return whole, encoder.num_layers
-        config = copy.deepcopy(whole.config)
-        for name, value in vars(config).items():
-            if isinstance(value, list) and len(value) == encoder.num_layers:
-                setattr(config, name, value[:blocks])
-        config.num_hidden_layers = blocks
         try:
-            cut: Any = type(whole)(config).eval().requires_grad_(False)
+            cut: Any = type(whole)(cut_config(whole.config, blocks)).eval().requires_grad_(False)
             if getattr(cut, "pooler", None) is not None:
                 cut.pooler = torch.nn.Identity()  # not None, see load_model
+            if hasattr(whole, "norm_of_each"):
+                cut.norm_of_each = whole.norm_of_each[0], blocks
             weights = whole.state_dict()
             cut.load_state_dict({name: weights[name] for name in cut.state_dict()})
             if _are_equal(hidden_states(cut, *texts), measured):

@@ -82,7 +82,8 @@ class TextEncoder:
         self.device = resolve_device(cfg.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
-        self.model: Any = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
+        precision, final_norm = cfg.features.precision, cfg.features.final_norm
+        self.model: Any = load_model(self.encoder, self.device, precision, keep_pooler=True, final_norm=final_norm)
         report_encoder(self.encoder, self.model, cfg.features, self.device)
         self._parts: dict[str, torch.Tensor] = {}  # of the latest forward pass
         for name, attribute in PARTS.items():

@@ -15,7 +15,7 @@ from probe.system.files import canonical, to_jsonable
 from probe.system.format import short_name, with_encoder
 
 # Settings of the features that say how an encoder reads a text. The key of a store holds the encoder too.
-READ = ("context", "subword", "stride", "precision", "dtype")
+READ = ("context", "subword", "stride", "precision", "dtype", "final_norm")
 
 
 @dataclass(frozen=True)

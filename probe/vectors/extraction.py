@@ -102,7 +102,7 @@ def fill(
 ) -> None:
     """Extracts the missing shards that no other process computes."""
     torch.set_num_threads(num_cores())
-    model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1])
+    model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1], final_norm=cfg.final_norm)
     report_encoder(encoder, model, cfg, device)
     for note in notes_on_pieces(next(iter(texts.values())).pieces, encoder.tokenizer, encoder.name):
         print(note, file=sys.stderr)

@@ -96,7 +96,7 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
         raise UserError(
             f"{encoder.name} puts no special piece before a text, so it has no cls. Type features.sentence=mean."
         )
-    return {
+    identity = {
         "format": FORMAT,
         "encoder": encoder.fingerprint,
         "text": corpus.text_fingerprint(with_documents=document),
@@ -106,6 +106,7 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
         "precision": cfg.precision,
         "dtype": cfg.dtype,
     }
+    return identity if cfg.final_norm == "last" else identity | {"final_norm": cfg.final_norm}
 
 
 def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:

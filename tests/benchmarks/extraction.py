@@ -154,12 +154,10 @@ def main() -> None:
     models = {precision: load_model(encoder, device, precision) for precision in ("float32", "bfloat16")}
     print(f"loading the weights twice {time.perf_counter() - clock:.2f} s, once a run; not counted below")
 
-    def loaded(
-        encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False, deepest: int | None = None
-    ) -> torch.nn.Module:
+    def loaded(encoder: Encoder, device: str, precision: str, **_: object) -> torch.nn.Module:
         return models[precision]
 
-    extraction.load_model = loaded
+    extraction.load_model = loaded  # type: ignore[assignment]
     # Where bfloat16 is slow, a product to measure its peak by takes minutes.
     products = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     if kernels_for(device, lstm=False) == "pytorch":

@@ -19,7 +19,7 @@ from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
-from probe.encoders.encoder import load_model, notes_on, outputs
+from probe.encoders.encoder import hidden_states, load_model, notes_on, outputs, trial_texts
 from probe.vectors import extraction
 from probe.vectors.extraction import ensure_features
 from probe.vectors.words import Text, batches
@@ -27,6 +27,7 @@ from probe.vectors.words import Text, batches
 IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}
 NEEDS = {"flaubert": "sacremoses"}  # a package that the family's tokenizer calls
 CAUSAL = {"gpt2", "llama", "llama-3", "qwen3", "gemma-3-text", "gemma-3", "qwen2-vl", "olmo-2"}
+WHOLE = {"albert", "bart", "t5", "gemma-3", "qwen2-vl"}  # one block for all, a decoder, or other parts beside the text
 UNPADDED = {"mobilebert", "fnet", "bigbird"}
 
 
@@ -274,3 +275,38 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match=rf"^{re.escape(str(encoder.folder))}: \d+ weights .*\(\w+\.[\w.]+, ") as error:
         load_model(encoder, "cpu")
     names(error.value, "checkpoint")
+
+
+@pytest.mark.slow
+def test_of_an_encoder_that_stops_early_only_the_needed_blocks_are_loaded(family: Path, tmp_path: Path):
+    encoder = open_encoder(encoder_config(family), tmp_path)
+    texts = trial_texts(encoder, "cpu")
+    whole, part = load_model(encoder, "cpu"), load_model(encoder, "cpu", deepest=1)
+    for expected, found in zip(hidden_states(whole, *texts)[:2], hidden_states(part, *texts), strict=True):
+        assert torch.equal(expected, found)
+    assert (num_values(part) < num_values(whole)) == (family.name not in WHOLE)
+
+
+@pytest.mark.parametrize("name", ["modernbert", "t5", "llama", "qwen3", "gpt2", "olmo-2"])
+def test_with_a_norm_behind_each_layer_a_layer_is_the_last_of_an_encoder_cut_there(name: str, tmp_path: Path):
+    folder = saved(name, tmp_path)
+    encoder = open_encoder(encoder_config(folder), tmp_path)
+    texts = trial_texts(encoder, "cpu")
+    found = hidden_states(load_model(encoder, "cpu", final_norm="each"), *texts)
+    stopped = hidden_states(load_model(encoder, "cpu", final_norm="each", deepest=1), *texts)
+    assert len(found) == 4
+    for layer in (1, 2, 3):
+        config = T.AutoConfig.from_pretrained(folder)
+        types = getattr(config, "layer_types", None)
+        config.num_hidden_layers, config.layer_types = layer, types and types[:layer]
+        cut: PreTrainedModel = T.AutoModel.from_pretrained(folder, config=config, dtype=torch.float32).eval()
+        cut = cut.get_encoder() if config.is_encoder_decoder else cut
+        with torch.no_grad():
+            expected = cut(input_ids=texts[0], attention_mask=texts[1]).last_hidden_state
+        assert torch.equal(found[layer], expected)
+        assert layer > 1 or torch.equal(stopped[layer], expected)
+
+
+def test_an_encoder_without_a_final_norm_is_refused_where_each_layer_is_to_have_it(tiny_bert: Path, tmp_path: Path):
+    with pytest.raises(UserError):
+        load_model(open_encoder(encoder_config(tiny_bert), tmp_path), "cpu", final_norm="each")

@@ -44,26 +44,36 @@ def about(folder: Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("family", "blocks", "kind"),
+    ("family", "final_norm", "blocks", "kind"),
     [
-        ("distilbert", 1, "DistilBertForTokenClassification"),
-        ("deberta-v2", 1, "DebertaV2ForTokenClassification"),
-        ("mpnet", 1, "MPNetForTokenClassification"),
-        ("albert", 1, "AlbertForTokenClassification"),
-        ("modernbert", 2, "ModernBertModel"),
-        ("llama", 2, "LlamaModel"),
-        ("qwen3", 2, "Qwen3Model"),
-        ("gpt2", 2, "GPT2Model"),
+        ("distilbert", "last", 1, "DistilBertForTokenClassification"),
+        ("deberta-v2", "last", 1, "DebertaV2ForTokenClassification"),
+        ("mpnet", "last", 1, "MPNetForTokenClassification"),
+        ("albert", "last", 1, "AlbertForTokenClassification"),
+        ("modernbert", "last", 2, "ModernBertModel"),
+        ("llama", "last", 2, "LlamaModel"),
+        ("qwen3", "last", 2, "Qwen3Model"),
+        ("gpt2", "last", 2, "GPT2Model"),
+        ("modernbert", "each", 1, "ModernBertModel"),  # its classification head has a layer more
+        ("llama", "each", 1, "LlamaForTokenClassification"),
+        ("qwen3", "each", 1, "Qwen3ForTokenClassification"),
+        ("gpt2", "each", 1, "GPT2ForTokenClassification"),
     ],
 )
 def test_a_cut_encoder_gives_the_tags_of_the_record(
-    typed: Callable, tiny_data: Path, tmp_path: Path, family: str, blocks: int, kind: str
+    typed: Callable, tiny_data: Path, tmp_path: Path, family: str, final_norm: str, blocks: int, kind: str
 ):
     for part in FAMILIES[family]():
         part.save_pretrained(tmp_path / "encoder")
-    results = kept(tmp_path / "encoder", tiny_data, "probe.num_layers=0", "features.dtype=float32")
+    results = kept(
+        tmp_path / "encoder",
+        tiny_data,
+        "probe.num_layers=0",
+        "features.dtype=float32",
+        f"features.final_norm={final_norm}",
+    )
     assert typed("export", str(results), "--model", "model").returncode == 0
-    assert about(Path("model")) == (blocks, kind), "a final norm needs one block more"
+    assert about(Path("model")) == (blocks, kind), "a final norm behind the last layer alone needs one block more"
     tagged = typed("tag", "model", str(tiny_data / "test.conll")).stdout
     assert tagged.replace("-DOCSTART- O O\n\n", "") == predictions(results)
     before, after = probe.features_of(TEXTS, results), probe.load("model").features(TEXTS)

@@ -82,6 +82,7 @@ def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
         "stride": 0.5,
         "precision": "float32",
         "dtype": "float16",
+        "final_norm": "last",
         "sentence": "mean",
         "layers": None,
         "batch_pieces": 64,
