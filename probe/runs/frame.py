@@ -57,7 +57,7 @@ class Run:
         Encoders, learning rates, layers, seeds and conditions are compared within a table.
         """
         identity = self.identity
-        read = [self.setting.features.get(name) for name in READ]
+        read = [self.setting.features[name] for name in READ if name in self.setting.features]
         probe = {name: value for name, value in identity.probe.items() if name != "learning_rate"}
         return [self._base["corpus"], identity.task, identity.sentence, identity.version, read, probe]
 

@@ -150,12 +150,8 @@ def _measured(cfg: Config, encoder: Encoder, depth: int, corpus: Corpus, device:
     words = sum(window.last - window.first for window in windows)
     whole = statistics.median(sum(seconds(batches)) for _ in range(TIMES))
     alone = statistics.median(seconds([[window] for window in windows[:: max(1, len(windows) // SINGLE)]]))
-    unused = {
-        id(weight)
-        for blocks in model.modules()
-        if isinstance(blocks, torch.nn.ModuleList) and len(blocks) == encoder.num_layers
-        for block in blocks[depth:]
-        for weight in block.parameters()
-    }
+    lists = [blocks for blocks in model.modules() if isinstance(blocks, torch.nn.ModuleList)]
+    blocks = next((one for one in lists if len(one) in (encoder.num_layers, depth + 1)), ())  # all, or those loaded
+    unused = {id(weight) for block in blocks[depth:] for weight in block.parameters()}
     size = sum(weight.nbytes for weight in model.parameters() if id(weight) not in unused)
     return Speed(words / whole, 1000 * alone, size / 1e6)

@@ -51,6 +51,12 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
             row.label = BEST
         else:
             row.error = dev.error_parts(place, dev.best)
+    left = sorted(range(len(ranked)), key=lambda place: (ranked[place].cost, -dev.means[place]))
+    while left:
+        top = max(left, key=dev.means.__getitem__)
+        cheapest = next(place for place in left if not dev.is_above(top, place))
+        ranked[cheapest].on_front = True
+        left = [place for place in left if ranked[place].cost < ranked[cheapest].cost]
 
 
 def looks_of(rows: Sequence[Row]) -> list[list[int]]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
 from probe.probes.kinds import describe_probe
-from probe.probes.selection import encoder_flops
 from probe.system.format import first_few, format_count, percent, short_name
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
@@ -48,9 +47,9 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
         return Recommendation(text=f"No recommendation yet: {_why_none(rows)}.")
     ranked = [row for row in rows if row.behind]
     bounds, means = [row.behind or [] for row in ranked], [row.dev_mean for row in ranked]
-    place = cheapest_within(bounds, [cost_of(row) for row in ranked], means, best.margin / 100)
+    place = cheapest_within(bounds, [row.cost for row in ranked], means, best.margin / 100)
     use = best if place is None else ranked[place]
-    undecided = [row for row in ranked if row.label == UNDECIDED and cost_of(row) < cost_of(use)]
+    undecided = [row for row in ranked if row.label == UNDECIDED and row.cost < use.cost]
     undecided.sort(key=lambda row: -_behind(row))
     last = [row for row in ranked if row.is_single and row.num_blocks == row.record.encoder.num_layers]
     last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
@@ -78,11 +77,6 @@ def sentence(rows: Sequence[Row]) -> str:
         f"them (chosen on dev; 95 % confidence for all rows at once over {over}; multiple comparisons with the best, "
         "Hsu 1984)."
     )
-
-
-def cost_of(row: Row) -> tuple[int, int, int]:
-    """Returns the operations of the encoder per piece, the width of the vectors, and the probe's parameters."""
-    return encoder_flops(row.record.encoder.hidden_size, row.num_blocks), row.width, row.record.parameters
 
 
 def _behind(row: Row) -> float:
@@ -136,7 +130,7 @@ def _over_last(use: Row, last: Row) -> str:
 
 def _saved(use: Row, best: Row) -> str:
     """Says what the row to use needs, and what the best needs."""
-    (flops, width, _), (most, widest, _) = cost_of(use), cost_of(best)
+    (flops, width, _), (most, widest, _) = use.cost, best.cost
     parts, total = [], use.record.encoder.num_layers
     if use.encoder != best.encoder:
         own, others = format_count(flops), format_count(most)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from probe.data.task import Task
 from probe.data.tasks import TASKS
+from probe.probes.selection import encoder_flops
 from probe.race.rule import Elimination
 from probe.runs.identity import RunIdentity
 from probe.runs.records import Records, RunRecord
@@ -46,7 +47,9 @@ class Row:
     loss: what the row is expected to lose against the truly best one on dev.
     error: the square of that difference's standard error: what seeds, and what the text contributes. intervals: of the
     mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
-    if counts are missing. looks: how many tables the seeds were added to, with this one. apart: of captions.
+    if counts are missing. looks: how many tables the seeds were added to, with this one. on_front: whether it is the
+    cheapest row that is not shown to be worse than the best; or the same among the rows that cost less than such a one.
+    apart: of captions.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Row:
     over_text: bool = False
     units: str | None = None
     looks: int = 1
+    on_front: bool = False
     apart: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -130,6 +134,11 @@ class Row:
     def num_blocks(self) -> int:
         """Returns how many of the encoder's blocks have to be computed."""
         return max(self.indices, default=0)
+
+    @property
+    def cost(self) -> tuple[int, int, int]:
+        """Returns the operations of the encoder per piece, the width of the vectors, and the probe's parameters."""
+        return encoder_flops(self.record.encoder.hidden_size, self.num_blocks), self.width, self.record.parameters
 
     @property
     def is_single(self) -> bool:

@@ -19,7 +19,7 @@ from probe.scoring.compare import Comparison
 from probe.tables.columns import choose_columns
 from probe.tables.figures import pictures
 from probe.tables.formats import render
-from probe.tables.recommendation import cost_of, recommend
+from probe.tables.recommendation import recommend
 from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
 from probe.verify.checks import check_table
@@ -68,7 +68,7 @@ def test_the_cheapest_row_is_that_of_fewest_operations_not_of_fewest_blocks(tmp_
     assert found.best is not None
     assert (found.best.title, found.use.title, found.within) == ("last of large", "last of deep", True)
     assert found.use.num_blocks > found.best.num_blocks
-    assert cost_of(found.use)[0] == 24 * 8**2 * 20 < cost_of(found.best)[0] == 24 * 768**2 * 12
+    assert found.use.cost[0] == 24 * 8**2 * 20 < found.best.cost[0] == 24 * 768**2 * 12
     assert "last of deep" in found.text
 
 

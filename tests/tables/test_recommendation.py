@@ -14,7 +14,7 @@ from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.formats import render
 from probe.tables.labels import cheapest_within
-from probe.tables.recommendation import MOST_TIMES, _effort, cost_of, recommend
+from probe.tables.recommendation import MOST_TIMES, _effort, recommend
 from probe.tables.rows import build_rows
 
 ALL = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
@@ -63,8 +63,8 @@ def test_the_cheapest_row_within_the_margin_is_recommended(tmp_path: Path):
     assert given.within
     assert given.best is not None
     assert given.use is not None
-    assert (given.best.name, *cost_of(given.best)) == ("concat_last_four", 6 * 24 * 16**2, 64, 5000)
-    assert (given.use.name, *cost_of(given.use)) == ("layer_3", 3 * 24 * 16**2, 16, 2000)
+    assert (given.best.name, *given.best.cost) == ("concat_last_four", 6 * 24 * 16**2, 64, 5000)
+    assert (given.use.name, *given.use.cost) == ("layer_3", 3 * 24 * 16**2, 16, 2000)
     assert given.use.behind is not None
     assert given.use.behind[0] == pytest.approx(-near / 100 + 0.0001)
     assert given.undecided == [], "the embeddings, though cheaper, are worse"
