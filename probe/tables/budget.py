@@ -84,17 +84,16 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
             speeds[place] = speed_of(row)
         return float(getattr(speeds[place], name))
 
-    # The best, the recommended and the last are measured first; an interrupted measurement keeps them.
-    first = [best, recommend(rows).use or best, max(ranked, key=lambda row: row.num_blocks)]
-    costs = {row.full_name: cost(row) for row in [*first, *ranked]}
-    fitting = [row for row in ranked if (limit - costs[row.full_name]) * (1 if at_most else -1) >= 0]
-    if not fitting:
-        edge = (min if at_most else max)(ranked, key=lambda row: costs[row.full_name])
-        return (
-            f"No row is within {name}={limit:g}: {edge.title} comes nearest with {costs[edge.full_name]:,.4g} {unit}."
-        )
-    use = max(fitting, key=lambda row: row.dev_mean)
-    own, others = (f"{costs[row.full_name]:,.4g} {unit}" for row in (use, best))
+    def fits(row: Row) -> bool:
+        return cost(row) <= limit if at_most else cost(row) >= limit
+
+    # Best first, so that no row below the answer is measured. An interrupted measurement keeps what it has.
+    in_order = sorted(ranked, key=lambda row: (row is not best, -row.dev_mean))
+    use = next(filter(fits, in_order), None)
+    if use is None:
+        edge = (min if at_most else max)(ranked, key=cost)
+        return f"No row is within {name}={limit:g}: {edge.title} comes nearest with {cost(edge):,.4g} {unit}."
+    own, others = (f"{cost(row):,.4g} {unit}" for row in (use, best))
     head = f"Within {name}={limit:g} use {use.title}: {own}, dev {use.task.score} {percent(use.dev_mean)}."
     if use is best:
         return f"{head} It is the best of all rows."
