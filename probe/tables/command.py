@@ -28,6 +28,8 @@ EXAMPLES = """\
   probe table --compare results/quickstart results/demo-quickstart
 """
 
+KINDS = ("scores", "difference", "compare", "transfer", "budget", "sentence")  # of what is printed instead of the table
+
 
 def table(arguments: list[str]) -> int:
     """Prints the table of a results folder, or differences of rows, and returns the exit code."""
@@ -68,6 +70,19 @@ def table(arguments: list[str]) -> int:
     parser.add_argument("--compare", action="store_true", help="the same for the rows of one name in two folders")
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
+    kinds = [f"--{name}" for name in KINDS if getattr(options, name)]
+    if len(kinds) > 1:
+        raise UserError(f"table: {' and '.join(kinds)} print different things. Type one of them.")
+    unused = {
+        "--columns": options.columns and kinds,
+        "--margin": options.margin is not None and options.compare,
+        "--figure": options.figure and not options.scores,
+        "--format": options.format != "text" and (options.budget or options.sentence),
+    }
+    if wrong := next(filter(unused.get, unused), None):
+        raise UserError(
+            f"table: {wrong} changes nothing {f'with {kinds[0]}' if kinds else 'without --scores'}. Omit it."
+        )
     if options.scores:
         from probe.tables.scores import render_scores
 
@@ -77,10 +92,6 @@ def table(arguments: list[str]) -> int:
     folders = [*map(results_path, dirs)] or [results_or_last(None, options.format)]
     if not options.transfer and len(folders) != 1 + options.compare:
         raise UserError("table: give one folder of results, or two with --compare: probe table --compare A B.")
-    if (options.columns and (options.compare or options.difference)) or (
-        options.compare and options.margin is not None
-    ):
-        raise UserError("table: --columns is for a table alone, and --compare takes no --margin.")
 
     from probe.tables.budget import parse_budget, within_budget
     from probe.tables.difference import folder_differences, render_differences, row_differences

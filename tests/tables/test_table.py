@@ -384,6 +384,22 @@ def test_the_margin_decides_and_is_not_negative(tmp_path: Path, capsys: pytest.C
             table([str(tmp_path), f"--margin={text}"])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--budget", "width=9", "--sentence"],
+        ["--budget", "width=9", "--format", "json"],
+        ["--sentence", "--columns", "n"],
+        ["--figure", "scores.png"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_would_change_nothing_are_refused(tmp_path: Path, options: list[str]):
+    ranked(tmp_path)
+    with pytest.raises(UserError, match=options[-2] if len(options) > 3 else options[0]):
+        table([str(tmp_path), *options])
+
+
 def test_rows_that_a_screen_chose_are_named():
     folder = RESULTS / "conll2003-mpnet-search"
     rows = build_rows(folder)
