@@ -7,10 +7,12 @@ those with the most seeds, by the statistic of every table (`scoring.compare`):
 
     t = (leader's mean - row's mean) / standard error of the difference, over seeds and text
 
-A row is eliminated if t exceeds the threshold of this interim analysis. A row that costs less than the leader may be
-the one that a table recommends as long as it lies within the margin, so for it the margin is subtracted from the
-difference first. A run that never learned says nothing about its
-row. Another seed replaces it, and only a row with several such runs is eliminated for it.
+A row is eliminated if t exceeds the threshold of this interim analysis, and if no table would recommend it. A row that
+costs less than the leader may be recommended as long as it lies within the margin. So it is only eliminated if it also
+lies significantly farther behind than the margin, or significantly behind a row that costs no more than it does.
+
+A run that never learned says nothing about its row. Another seed replaces it, and only a row with several such runs is
+eliminated for it.
 
 The thresholds account for repeated analyses, many rows and few seeds. They come from simulated races of equally good
 rows with one spread on a known text, by the same statistic. They spend alpha over the analyses in equal steps (Lan &
@@ -246,26 +248,24 @@ def _analyse(
         df = int((compared.n - 1).sum())
         state.rounds.append(Round(number, runs, leader, means, math.sqrt(compared.variances.min()), df))
         place = {row: i for i, row in enumerate(converged)}
-        first, threshold = place[leader], rules.thresholds[number - 2]
+        threshold = rules.thresholds[number - 2]
 
         def t(better: str, row: str, by: float = 0.0) -> float:
             behind, error = means[better] - means[row] - by, compared.error(place[better], place[row])
             return behind / error if error else math.inf if behind > 0 else 0.0
 
         for row in others:
-            behind = means[leader] - means[row]
-            beyond = behind - rules.margin * (costs[row] < costs[leader])
-            as_cheap = [other for other in means if costs[other] <= costs[row] and other != leader]
-            is_useful = beyond < behind and t(leader, row, rules.margin) <= threshold
-            is_useful = is_useful and not any(t(other, row) > threshold for other in as_cheap)
-            if t(leader, row) > threshold and not is_useful:
+            behind, allowed = means[leader] - means[row], rules.margin * (costs[row] < costs[leader])
+            as_cheap = [other for other in means if costs[other] <= costs[row]]
+            is_useless = t(leader, row, allowed) > threshold or any(t(other, row) > threshold for other in as_cheap)
+            if t(leader, row) > threshold and is_useless:
                 why = f"significantly worse than {leader}"
                 state.eliminate(row, Elimination(number, why, behind, t(leader, row), threshold))
                 del state.needed[row]
                 continue
-            variances = float(compared.variances[first] + compared.variances[place[row]])
-            over_text = compared.error_parts(first, place[row])[1]
-            state.needed[row] = seeds_to_cross(beyond, variances, over_text, rules.thresholds[-1])
+            variances = float(compared.variances[place[leader]] + compared.variances[place[row]])
+            over_text = compared.error_parts(place[leader], place[row])[1]
+            state.needed[row] = seeds_to_cross(behind - allowed, variances, over_text, rules.thresholds[-1])
     state.remaining = sorted((row for row in means if row in state.remaining), key=lambda row: -means[row])
     within_reach = any(n is not None and n <= len(rules.seeds) for n in state.needed.values())
     if len(state.remaining) == 1:
