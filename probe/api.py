@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, overload
 
-from probe.config import Config, UserError
+from probe.config import UserError
 from probe.data.split import Split
 from probe.runs.exported import config_of_record
 from probe.runs.outputs import bad_counts
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import torch
 
     from probe.export.export import Splits
+    from probe.tag.tagging import Reader
 
 
 @dataclass(frozen=True)
@@ -283,8 +284,7 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
 class Model:
     """Holds a model that `probe export --model` wrote, or the probe of a results folder with its encoder.
 
-    Each text is read by itself and split into words as `probe inspect` does. The encoder is loaded at each call, so
-    pass many texts at once.
+    Each text is read by itself and split into words as `probe inspect` does. The encoder is loaded at the first call.
     """
 
     file: Path
@@ -293,23 +293,22 @@ class Model:
 
     def tag(self, texts: list[str]) -> list[list[tuple[str, str]]]:
         """Returns each text's words with their tags; where a text has one label, that label with the text."""
-        from probe.tag.tagging import tag_splits
-
-        (tagged,) = tag_splits(self.file, self.record, self._config, [split := self._split(texts)])
+        (tagged,) = self._reader.tag([split := self._split(texts)])
         units = split.by_unit(self.record.task.units).words
         return [list(zip(words, tags, strict=True)) for words, tags in zip(units, tagged, strict=True)]
 
     def features(self, texts: list[str]) -> list[WordVectors]:
         """Returns each text's words with their features as the probe has them: combined and normalized."""
-        from probe.tag.tagging import features_of_splits
-
-        (vectors,) = features_of_splits(self.file, self.record, self._config, [split := self._split(texts)])
+        (vectors,) = self._reader.features([split := self._split(texts)])
         split = split.by_unit(self.record.task.units)
         return [WordVectors(words, own) for words, own in zip(split.words, vectors.split(split.lengths), strict=True)]
 
-    @property
-    def _config(self) -> Config:
-        return config_of_record(self.file, self.record, config_of, list(self.settings))
+    @cached_property
+    def _reader(self) -> Reader:
+        from probe.tag.tagging import Reader
+
+        cfg = config_of_record(self.file, self.record, config_of, list(self.settings))
+        return Reader(self.file, self.record, cfg)
 
     def _split(self, texts: list[str]) -> Split:
         if isinstance(texts, str) or not all(isinstance(text, str) and text.split() for text in texts):

@@ -16,4 +16,5 @@ def progress_bar(total: int | None, what: str, unit: str = "words") -> tqdm:
         unit_scale=unit == "words",
         dynamic_ncols=True,
         mininterval=0.5 if sys.stderr.isatty() else 30,
+        delay=1,  # seconds; what is done by then needs no bar
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,72 +15,100 @@ from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tags import Tags
-from probe.encoders.checkpoint import open_encoder
+from probe.encoders.checkpoint import Encoder, open_encoder, refuse_changed
+from probe.encoders.encoder import load_model
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, mix
 from probe.probes.normalization import Normalization, normalization_of
+from probe.probes.tagger import Tagger
 from probe.runs.exported import read_exported
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord
 from probe.runs.run import extract
 from probe.runs.weights import load_probe, selection_of
 from probe.system.machine import resolve_device
-from probe.vectors.extraction import ensure_features
+from probe.vectors.extraction import ensure_features, report_encoder
 from probe.vectors.pooled import vectors_to_read
 
 
-def tag_splits(file: Path, record: RunRecord, cfg: Config, splits: Sequence[Split]) -> Iterator[Tags]:
-    """Yields the tags of each sentence of each split. file: of the record. Raises UserError."""
-    device = resolve_device(cfg.device)
-    tagger, normalization = load_probe(file, record, device)
-    with read_as_in_training(file, record, cfg, splits, normalization) as found:
-        if device == "cpu":
-            torch.set_num_threads(1)  # as in training
-        for read, split in zip(found, splits, strict=True):
-            sizes = split.by_unit(record.task.units).lengths
-            tags, _ = tagger.predict(TaggedWords(read, [["O"] * size for size in sizes], {}, device))
-            yield tags
+class Reader:
+    """Reads new text as a record's run read its corpus, and tags it or gives its features.
 
-
-def features_of_splits(file: Path, record: RunRecord, cfg: Config, splits: Sequence[Split]) -> Iterator[torch.Tensor]:
-    """Yields the features of each split's words (or sentences) as the record's probe had them, (words, width), float32.
-
-    A mix is the learned one, (words, H), if the probe's weights were saved, else its layers, (words, layers, H).
-    Without saved weights the normalization is computed again, from the features of train.
+    The encoder and the probe are loaded once, when they are first needed. file: of the record.
     """
-    tagger, normalization = None, None
-    if record.sha256.weights:
-        tagger, normalization = load_probe(file, record)
-    elif record.identity.layers.normalize:
-        planned = plan(cfg)
+
+    def __init__(self, file: Path, record: RunRecord, cfg: Config) -> None:
+        self.file, self.record, self.cfg, self.device = file, record, cfg, resolve_device(cfg.device)
+
+    @cached_property
+    def probe(self) -> tuple[Tagger, Normalization | None]:
+        """Raises UserError if its weights were not saved."""
+        return load_probe(self.file, self.record, self.device)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """Raises UserError if it is not the encoder of the record, or of the export that the record lies in."""
+        encoder = open_encoder(self.cfg.encoder, Path(self.cfg.features.cache_dir))
+        exported = read_exported(self.file.parent.parent)
+        if encoder.fingerprint != (exported.fingerprint if exported else self.record.encoder.fingerprint):
+            raise UserError(
+                f"{encoder.folder} is not the encoder that the probe was trained with, {self.record.encoder.name}. "
+                "To say where that is: encoder.path=DIR."
+            )
+        return encoder
+
+    @cached_property
+    def model(self) -> torch.nn.Module:
+        cfg, deepest = self.cfg.features, max(self.record.layers.indices)
+        model = load_model(self.encoder, self.device, cfg.precision, deepest=deepest, final_norm=cfg.final_norm)
+        report_encoder(self.encoder, model, cfg, self.device)
+        refuse_changed(self.encoder, Path(cfg.cache_dir))
+        return model
+
+    @cached_property
+    def normalization(self) -> Normalization | None:
+        """Computed again, from the features of train, where the probe's weights were not saved."""
+        if self.record.sha256.weights or not self.record.identity.layers.normalize:
+            return self.probe[1] if self.record.sha256.weights else None
+        planned = plan(self.cfg)
         stored = vectors_to_read(extract(planned), planned.text, planned.cfg.features)
-        normalization = normalization_of(stored, selection_of(record))
-    with read_as_in_training(file, record, cfg, splits, normalization) as found:
-        for read in found:
-            whole = read.between(0, len(read)).float()
-            yield mix(whole, tagger.mix_weights, tagger.mix_scale).detach() if tagger and tagger.is_mix else whole
+        return normalization_of(stored, selection_of(self.record))
 
+    def tag(self, splits: Sequence[Split]) -> Iterator[Tags]:
+        """Yields the tags of each sentence of each split. Raises UserError."""
+        tagger, _ = self.probe
+        with self._read(splits) as found:
+            if self.device == "cpu":
+                torch.set_num_threads(1)  # as in training
+            for read, split in zip(found, splits, strict=True):
+                sizes = split.by_unit(self.record.task.units).lengths
+                tags, _ = tagger.predict(TaggedWords(read, [["O"] * size for size in sizes], {}, self.device))
+                yield tags
 
-@contextmanager
-def read_as_in_training(
-    file: Path, record: RunRecord, cfg: Config, splits: Sequence[Split], normalization: Normalization | None
-) -> Iterator[list[Streamed]]:
-    """Gives the combined features of each split, from a store with only the needed layers, deleted at the end.
+    def features(self, splits: Sequence[Split]) -> Iterator[torch.Tensor]:
+        """Yields the features of each split's words (or sentences) as the probe had them, (words, width), float32.
 
-    Raises UserError if the encoder is not the one of the record, or of the export that the record lies in.
-    """
-    device, encoder = resolve_device(cfg.device), open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
-    exported = read_exported(file.parent.parent)
-    if encoder.fingerprint != (exported.fingerprint if exported else record.encoder.fingerprint):
-        raise UserError(
-            f"{encoder.folder} is not the encoder that the probe was trained with, {record.encoder.name}. "
-            "To say where that is: encoder.path=DIR."
-        )
-    if cfg.features.context == "document":
-        splits = [replace(split, documents=split.documents or [0] * len(split.words)) for split in splits]
-    corpus = Corpus("texts", {f"text{number}": split for number, split in enumerate(splits, 1)}, record.task)
-    Path(cfg.features.cache_dir).mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".tagging-", dir=cfg.features.cache_dir) as folder:
-        features = replace(cfg.features, cache_dir=folder, layers=sorted(set(record.layers.indices)))
-        vectors = vectors_to_read(ensure_features(corpus, encoder, features, device), corpus, features)
-        yield [Streamed(vectors, name, selection_of(record), normalization=normalization) for name in corpus.splits]
+        A mix is the learned one, (words, H), if the probe's weights were saved, else its layers, (words, layers, H).
+        """
+        tagger = self.probe[0] if self.record.sha256.weights else None
+        with self._read(splits) as found:
+            for read in found:
+                whole = read.between(0, len(read)).float()
+                if tagger is not None and tagger.is_mix:
+                    whole = mix(whole, tagger.mix_weights.detach().cpu(), tagger.mix_scale.detach().cpu())
+                yield whole
+
+    @contextmanager
+    def _read(self, splits: Sequence[Split]) -> Iterator[list[Streamed]]:
+        """Gives the combined features of each split, from a store with only the needed layers, deleted at the end."""
+        cfg, normalization = self.cfg.features, self.normalization
+        if cfg.context == "document":
+            splits = [replace(split, documents=split.documents or [0] * len(split.words)) for split in splits]
+        texts = {f"text{number}": split for number, split in enumerate(splits, 1)}
+        corpus = Corpus("texts", texts, self.record.task)
+        Path(cfg.cache_dir).mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".tagging-", dir=cfg.cache_dir) as folder:
+            features = replace(cfg, cache_dir=folder, layers=sorted(set(self.record.layers.indices)))
+            store = ensure_features(corpus, self.encoder, features, self.device, self.model)
+            vectors, selection = vectors_to_read(store, corpus, features), selection_of(self.record)
+            yield [Streamed(vectors, name, selection, normalization=normalization) for name in corpus.splits]

@@ -49,14 +49,26 @@ WRITERS = {"cpu": 1, "cuda": 8}
 TOGETHER = {"cpu": 1, "cuda": 4}
 
 
-def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
-    """Returns a complete store of this corpus and encoder, after extracting missing shards."""
+def ensure_features(
+    corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str, model: torch.nn.Module | None = None
+) -> FeatureStore:
+    """Returns a complete store of this corpus and encoder, after extracting missing shards.
+
+    model: the encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed.
+    """
     store = FeatureStore.of(corpus, encoder, cfg)
-    complete(store, corpus, encoder, cfg, device)
+    complete(store, corpus, encoder, cfg, device, model)
     return store
 
 
-def complete(store: FeatureStore, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> None:
+def complete(
+    store: FeatureStore,
+    corpus: Corpus,
+    encoder: Encoder,
+    cfg: FeaturesConfig,
+    device: str,
+    model: torch.nn.Module | None = None,
+) -> None:
     """Extracts what a store of this corpus and encoder lacks."""
     store.hold()
     missing = store.missing()
@@ -65,7 +77,7 @@ def complete(store: FeatureStore, corpus: Corpus, encoder: Encoder, cfg: Feature
         texts = cut_texts(corpus, encoder, cfg)
         report_empty_words(corpus, texts)
         if missing:  # of a finished store, they were damaged
-            fill(store, missing, texts, encoder, cfg, device)
+            fill(store, missing, texts, encoder, cfg, device, model)
             if device == "cuda":
                 torch.cuda.empty_cache()  # the encoder's memory is for the probes now
         about = {"encoder": encoder.name, "data": corpus.name}
@@ -99,14 +111,16 @@ def fill(
     encoder: Encoder,
     cfg: FeaturesConfig,
     device: str,
+    model: torch.nn.Module | None = None,
 ) -> None:
     """Extracts the missing shards that no other process computes."""
     torch.set_num_threads(num_cores())
-    model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1], final_norm=cfg.final_norm)
-    report_encoder(encoder, model, cfg, device)
+    if model is None:
+        model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1], final_norm=cfg.final_norm)
+        report_encoder(encoder, model, cfg, device)
+        refuse_changed(encoder, Path(cfg.cache_dir))
     for note in notes_on_pieces(next(iter(texts.values())).pieces, encoder.tokenizer, encoder.name):
         print(note, file=sys.stderr)
-    refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     # In random order: where locks do nothing, processes that share the work would else compute the same shards.
     together = TOGETHER[device]
