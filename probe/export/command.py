@@ -40,7 +40,7 @@ def export(arguments: list[str]) -> int:
     parser.add_argument(
         "--text", metavar="FILE", help="write the features of this text, as a row of the folder has them"
     )
-    parser.add_argument("--input", choices=INPUTS, help="how to read FILE (default: by its ending; other text: text)")
+    parser.add_argument("--input", choices=INPUTS, help="how to read FILE (default: as `probe tag` does)")
     parser.add_argument("--row", help="the row, by its name in tables (needed if there are several)")
     parser.add_argument("--seed", type=int, metavar="S", help="the seed of the row (default: the best one on dev)")
     parser.add_argument(

@@ -208,6 +208,7 @@ def _card(
         f"{record.encoder.name}, cut to {blocks} of {record.encoder.num_layers} blocks. A probe was trained on its "
         f"frozen vectors: {describe_probe(record.config.probe)}, {layers}.\n",
         f"- Corpus: {record.data.name}. Dev {score} {percent(dev)}, test {score} {percent(test)}.",
+        *["- Training was ended before it converged."] * (record.outcome != "converged"),
         f"- Row `{record.row}`, seed {record.seed}, record `{record.key}`.",
         f"- The encoder has {sizes[1] / 1e6:.1f} M weights, not {sizes[0] / 1e6:.1f} M. It reads {speeds[1]:,.0f} "
         f"pieces per second instead of {speeds[0]:,.0f} (on the CPU that wrote this).",

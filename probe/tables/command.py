@@ -57,8 +57,9 @@ def table(arguments: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--budget", metavar="NAME=NUMBER",
-        help="print the best row within it: blocks=6, width=768, words_s=2000 (at least), ms=5 (per sentence), mb=200 "
-        "(of weights); speeds are measured here (encoder.path=DIR if the encoder has moved)",
+        help="print the best row within it: blocks=6, width=768, words_s=2000 (at least, in batches), ms=5 (for a "
+        "sentence alone), mb=200 (of weights). The last three measure the encoder here (encoder.path=DIR if moved), "
+        "so nothing else should run; they are kept in speeds.json of the feature store (delete it to measure again)",
     )  # fmt: skip
     parser.add_argument("--sentence", action="store_true", help="print the result as one sentence for a paper")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the comparison of --scores")

@@ -13,10 +13,12 @@ from probe.system.format import percent, pluralize
 DESCRIPTION = """\
 Tags text with a probe whose weights were saved (save_probe=true), with the windows and the pooling
 that it was trained with. A FILE is read as in training: columns, CoNLL-U or JSON lines, by its
-ending. A TEXT and standard input (-) are running text, with one sentence per line.
+ending. A .txt whose lines do not end in tags, a TEXT and standard input (-) are running text, with
+one sentence per line.
 
 Output: the given columns and the predicted tag, with the lines between documents and without
-comments, or one JSON line per sentence. Tags of spans are in IOB2. In document context an empty
+comments, or one JSON line per sentence. Spans have the tags B- and I- as they are predicted, so one
+may begin with I-, which conlleval and seqeval also read as its begin. In document context an empty
 line of running text, or a document marker, separates documents.
 """
 EXAMPLES = """\

@@ -22,6 +22,7 @@ from probe.data.task import Task
 from probe.runs.frame import names_of, run_of
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_records
+from probe.system.format import closest
 from probe.tables.rows import results_folder
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
@@ -45,8 +46,10 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     }
     fitting = {file: record for file, record in fitting.items() if record.sha256.weights} or fitting
     if len({names[file][-1] for file in fitting}) != 1:
-        known = "; ".join(sorted({own[-1] for own in names.values()}))
-        raise UserError(f"{folder}: --row {row or 'NAME'} --seed {seed or 'S'}: expected one of the rows {known}.")
+        known = sorted({own[-1] for own in names.values()})
+        hint = f" Did you mean {close}?" if row and (close := closest(row, known)) else ""
+        asked = f"--row {row or 'NAME'} --seed {seed or 'S'}"
+        raise UserError(f"{folder}: {asked}: expected one of the rows {'; '.join(known)}.{hint}")
     if len({run_of(file, record).row for file, record in fitting.items()}) > 1:
         raise UserError(
             f"{folder} has {row or 'this row'} with several settings, and --row cannot choose between them. Train the "
@@ -59,7 +62,8 @@ def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
     """Reads a file, standard input ("-"), or the text itself.
 
     data: the settings of columns and fields. how: one of INPUTS; None: a file as in training, by its ending, and
-    anything else as running text. All tags are O. Raises UserError.
+    anything else as running text, also a .txt unless its lines have a word each or end in tags. All tags are O. Raises
+    UserError.
     """
     default, origin = "text", given
     if given == "-":
@@ -72,9 +76,11 @@ def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
         default = next(name for name, reader in READERS.items() if reader is reader_of(Path(given)))
         lines = list(lines_of(Path(given)))
     elif LIKE_A_FILE.fullmatch(given):
-        raise UserError(f"{given}: there is no such file. If it is a text: echo {given} | probe tag ... -")
+        raise UserError(f"{given}: there is no such file. If it is a text, not a file, give it on standard input (-).")
     else:
         lines, origin, how = given.split("\n"), "text", "text"
+    if default == "columns" and origin.endswith(".txt") and not _has_tags(lines):
+        default = "text"
     how = how or default
     if how == "text":
         return read_running(lines, origin)
@@ -85,6 +91,13 @@ def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
         return read(lines, replace(Layout.of(data), without_tags=True), origin)
     except UserError as error:
         raise UserError(f"{error} If it is running text: --input text.") from None
+
+
+def _has_tags(lines: Sequence[str]) -> bool:
+    """Tells whether lines have a word each, or tags behind words."""
+    cells = [line.split() for line in lines if line.strip()]
+    tags = [re.fullmatch(r"O|[BIESLUM]-\S+", own[-1]) for own in cells if len(own) > 1]
+    return all(len(own) == 1 for own in cells) or 2 * sum(map(bool, tags)) > len(tags)
 
 
 def read_running(lines: list[str], origin: str) -> Split:

@@ -215,8 +215,8 @@ def test_columns_keep_their_columns_and_markers_and_a_text_is_split_into_words(h
     assert [line if line[:1] in ("", "-") else line.rpartition(" ")[0] for line in come[1:]] == given[1:]
     assert [len(line.split(" ")) for line in come] == [5, 1, 5, 5, 1, 2, 1, 5, 1, 2]
     Path("lines.txt").write_text("Ana met Smith\nAcme won Leeds\n")
-    names(here("tag", str(folder), "lines.txt").stderr, "1 sentence", "2 words", "3 columns")
-    names(here("tag", str(folder), "lines.txt", "--input", "text").stderr, "2 sentences", "6 words")
+    names(here("tag", str(folder), "lines.txt").stderr, "2 sentences", "6 words")
+    names(here("tag", str(folder), "lines.txt", "--input", "columns").stderr, "1 sentence", "2 words", "3 columns")
 
 
 def test_json_lines_give_the_tags_of_the_same_columns(
@@ -261,13 +261,13 @@ def test_the_only_row_needs_no_name_and_of_several_all_are_named(
 
 def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[Path, str]):
     folder, row = kept
-    Path("uneven.txt").write_text("ana x\nwon\n")
+    Path("uneven.conll").write_text("ana x\nwon\n")
     Path("long.txt").write_text("ana won\n" + "ana " * 10_001 + "\n")
     refused: list[tuple[list[object], list[str]]] = [
         (["nowhere/x.txt", "no such file"], ["nowhere/x.txt"]),
-        (["test.conll", "no such file", "echo test.conll | probe tag ... -"], ["test.conll"]),
+        (["test.conll", "no such file"], ["test.conll"]),
         (["text"], [""]),
-        (["uneven.txt:2", "one column", "'won'", 2, "--input text"], ["uneven.txt"]),
+        (["uneven.conll:2", "one column", "'won'", 2, "--input text"], ["uneven.conll"]),
         ([folder, "last", "--seed 7"], ["x", "--seed", "7"]),
         (["encoder.path=other"], ["x", "encoder.path=other"]),
         (["probe tag DIR"], []),
