@@ -25,6 +25,7 @@ from probe.probes.selection import select
 from probe.runs.identity import Layers
 from probe.runs.records import RunRecord, load_records
 from probe.settings import configs_of
+from probe.system.format import short_name
 
 ROOT = Path(__file__).parent.parent
 COMMAND = r"^(?:\|.*`)?({}[^`#\n]*)"
@@ -77,7 +78,9 @@ def test_every_run_that_a_command_asks_for_is_committed(command: str):
         planned = as_planned(cfg, sentences)
         of_task = [record for record in records if record.data.task == cfg.data.task]
         of_task = [record for record in of_task if record.config.data["tag_column"] == cfg.data.tag_column]
-        of_task = [record for record in of_task if record.config.encoder["name"] == cfg.encoder.name]
+        of_task = [
+            one for one in of_task if short_name(one.encoder.name) == short_name(cfg.encoder.name)
+        ]  # or a folder
         found = list(records_of(planned, of_task))
         assert found, f"{cfg.layers}, seed {cfg.seed}: no record has this key"
 
