@@ -50,8 +50,8 @@ def commands() -> list[str]:
     return [re.split(r"\s#\s", line)[0].strip() for line in lines if line.strip()]
 
 
-# Large grids, and corpora that are not here: test_committed_keys.py plans each run of them. Of those of equal terms, the
-# smallest of each is run here.
+# Large grids, and corpora that are not here: test_committed_keys.py plans each run of them. Of those of equal terms,
+# the smallest of each is run here.
 LARGE = ("-mpnet", "-terms", "-encoders", "corpora-")
 PLANNED = [one for one in commands_of_sets() if any(name in one for name in LARGE) and "layers=mean" not in one]
 
