@@ -19,6 +19,7 @@ from probe.config import (
     Config,
     UserError,
     conf_dir,
+    layers_named,
     preset_names,
     preset_values,
     setting_names,
@@ -228,9 +229,19 @@ def _presets(job: Sequence[Override]) -> tuple[str, ...]:
     for override in chosen:
         group, name = _name(override), override.value()
         if name not in (there := preset_names(group)):
-            by_number = " By number: 'layers.indices=[7]'." if group == "layers" else ""
-            raise UserError(f"{unknown(str(override.input_line), str(name), there)}{by_number}")
+            error = unknown(str(override.input_line), str(name), there)
+            raise UserError(f"{error} {_by_number(str(name))}" if group == "layers" else str(error))
     return tuple(str(override.input_line) for override in chosen)
+
+
+def _by_number(row: str) -> str:
+    """Says how a row that tables call so is typed."""
+    try:
+        layers = layers_named(row)
+    except UserError:
+        return "By number: layers=single 'layers.indices=[7]'."
+    combine = f" layers.combine={layers.combine}" * (len(layers.indices) > 1)
+    return f"Type layers=single 'layers.indices={layers.indices}'{combine}.".replace(", ", ",")
 
 
 class Composed(NamedTuple):

@@ -75,6 +75,8 @@ def in_training(folder: Path) -> int:
         (["+sweep=nope"], ["sweep=nope", "quickstart"]),
         (["~layers"], ["layers"]),
         (["layers=7"], ["layers=7", "layers.indices=[7]"]),
+        (["layers=layer_4"], ["layers=layer_4", "layers=single 'layers.indices=[4]'"]),
+        (["layers=concat_3_4"], ["layers=concat_3_4", "'layers.indices=[3,4]' layers.combine=concat"]),
         (["-m", "layers=3,[4,5]"], ["layers=3", "layers.indices=[7]"]),
         (["-m", "--cfg", "job", "layers=last"], ["sweep"]),
         (["layers=null"], ["layers=null", "sum_all"]),
