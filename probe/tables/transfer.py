@@ -104,6 +104,7 @@ def _names(rows: Sequence[Row]) -> list[str]:
             short_name(row.setting.encoder),
             str(row.setting.features["context"]),
             describe_probe(row.setting.probe),
+            ", ".join(one.removeprefix("probe.") for one in row.apart),
         )
         for row in rows
     ]
@@ -168,7 +169,7 @@ def draw_transfer(figure: Figure, found: Sequence[Loss]) -> None:
     figure.set_size_inches(2.6 + 1.1 * len(used), 1.4 + 0.35 * len(choices))
     axes = figure.add_subplot()
     axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
-    axes.set_xticks(range(len(used)), used)
+    axes.set_xticks(range(len(used)), used, rotation=15, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(choices)), [": ".join(filter(None, [one, _row_of(one, cells)])) for one in choices])
     axes.set_xlabel("used on")
     axes.set_ylabel("chosen on")
