@@ -240,8 +240,9 @@ def _by_number(row: str) -> str:
         layers = layers_named(row)
     except UserError:
         return "By number: layers=single 'layers.indices=[7]'."
+    indices = ",".join(map(str, layers.indices))
     combine = f" layers.combine={layers.combine}" * (len(layers.indices) > 1)
-    return f"Type layers=single 'layers.indices={layers.indices}'{combine}.".replace(", ", ",")
+    return f"Type layers=single 'layers.indices=[{indices}]'{combine}."
 
 
 class Composed(NamedTuple):

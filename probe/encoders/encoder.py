@@ -168,8 +168,8 @@ def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] 
     at = next((f"{name}." for name, module in model.named_modules() if module is part and name), "")
     own = tuple(f"{at}{name}." for name, _ in part.named_children() if "pooler" not in name)
     keys = {key: key.removeprefix(f"{model.base_model_prefix}.") for key in loading["unexpected_keys"]}
-    unused = [key for key, name in keys.items() if name.startswith(own) and not HARMLESS.search(key)]
-    if unused := [key for key in unused if keys[key] not in elsewhere]:
+    needed = {key: name for key, name in keys.items() if name.startswith(own) and name not in elsewhere}
+    if unused := [key for key in needed if not HARMLESS.search(key)]:
         raise UserError(
             f"{encoder.folder}: {len(unused)} weights have no place in the encoder that config.json describes: "
             f"{first_few(sorted(unused), 3)}. Its vectors would be wrong.\n"

@@ -172,7 +172,8 @@ def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float) -> l
 def replay(rules: Rules, costs: Mapping[str, tuple[int, ...]], run_of: Callable[[Cell], DevRun | str | None]) -> Race:
     """Replays a race from its start as far as its runs are known, so that its state depends only on the runs.
 
-    costs: of each row. run_of: returns a run, the reason why it failed, or None if it is not made yet.
+    costs: of each row; the lower one costs less. run_of: returns a run, the reason why it failed, or None if it is not
+    made yet.
     """
     state = Race(remaining=list(costs))
     known: dict[str, dict[int, DevRun]] = {row: {} for row in costs}

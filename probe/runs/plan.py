@@ -183,7 +183,7 @@ def settings_of(cfg: Config) -> Settings:
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    kept = {"sentence": not task_of(cfg.data).is_per_word, "final_norm": cfg.features.final_norm != "last"}
-    for name in (*UNRECORDED, *(name for name, is_kept in kept.items() if not is_kept)):
+    unread = ["sentence"] * task_of(cfg.data).is_per_word + ["final_norm"] * (cfg.features.final_norm == "last")
+    for name in (*UNRECORDED, *unread):
         del config["features"][name]
     return Settings(**config)

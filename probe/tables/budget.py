@@ -98,7 +98,9 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
     own, others = (f"{cost(row):,.4g} {unit}" for row in (use, best))
     head = f"Within {name}={limit:g} use {use.title}: {own}, dev {use.task.score} {percent(use.dev_mean)}."
     if name in MEASURED:
-        head += f" This is of the encoder without the probe, measured on {speed_of(use).measured}."
+        head += (
+            f" This is of the encoder without the probe, measured on {speeds[use.encoder, use.num_blocks].measured}."
+        )
     if use is best:
         return f"{head} It is the best of all rows."
     assert use.behind is not None

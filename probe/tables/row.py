@@ -47,9 +47,9 @@ class Row:
     loss: what the row is expected to lose against the truly best one on dev.
     error: the square of that difference's standard error: what seeds, and what the text contributes. intervals: of the
     mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
-    if counts are missing. looks: how many tables the seeds were added to, with this one. on_front: whether it is the
-    cheapest row that is not shown to be worse than the best; or the same among the rows that cost less than such a one.
-    apart: of captions.
+    if counts are missing. looks: how many tables the seeds were added to, with this one. apart: of captions.
+    on_front: the front has the cheapest row that is not shown to be worse than the best. Among the rows that cost less
+    than this one, it again has the cheapest that is not shown to be worse than their best; and so on.
     """
 
     name: str

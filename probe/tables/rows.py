@@ -197,9 +197,7 @@ def _tell_apart(tables: Sequence[list[Row]]) -> None:
             row = _main_first(table)[0]
             corpus, *_, version, read, probe = Run(row.name, row.identity, row.width, row.setting).compared
             started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
-            named = {
-                f"features.{name}": value for name, value in zip(READ, read, strict=False)
-            }  # final_norm may be missing
+            named = {f"features.{name}": value for name, value in zip(READ, read, strict=False)}  # the last is optional
             named |= {f"probe.{name}": value for name, value in probe.items()}
             known.append(({"text": corpus[:6], "version": version, **named}, f" (from {started})"))
         for table, (own, since) in zip(same, known, strict=False):

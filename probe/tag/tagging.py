@@ -68,8 +68,10 @@ class Reader:
     @cached_property
     def normalization(self) -> Normalization | None:
         """Computed again, from the features of train, where the probe's weights were not saved."""
-        if self.record.sha256.weights or not self.record.identity.layers.normalize:
-            return self.probe[1] if self.record.sha256.weights else None
+        if self.record.sha256.weights:
+            return self.probe[1]
+        if not self.record.identity.layers.normalize:
+            return None
         planned = plan(self.cfg)
         stored = vectors_to_read(extract(planned), planned.text, planned.cfg.features)
         return normalization_of(stored, selection_of(self.record))
