@@ -16,8 +16,9 @@ from probe.tables.columns import signed
 from probe.tables.formats import TextTable, as_csv, as_json
 from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import caption
-from probe.tables.row import Row
+from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows
+from probe.tables.transfer import table_names
 
 
 @dataclass(frozen=True)
@@ -44,32 +45,39 @@ class Difference:
 def row_differences(
     folder: Path, names: Sequence[str], margin: float | None = None
 ) -> tuple[list[Difference], list[str]]:
-    """Compares two rows of a folder, overall and per type; also returns what A and B are.
+    """Compares two rows of each table of a folder, overall and per type; also returns what A and B are.
 
     Raises UserError for a name that is no row, and for rows of two kinds of labels.
     """
     every = [row for row in build_rows(folder, margin) if row.n]
-    rows = {row.full_name: row for row in every}
+    known = {row.full_name: row for row in every}
     for name in names:
-        if name not in rows:
-            hint = f" Did you mean {close!r}?" if (close := closest(name, rows)) else ""
-            raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(rows)}.")
-    a, b = (rows[name] for name in names)
-    if a.task != b.task:
-        raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
-    found = list(_differences(f"{a.full_name} - {b.full_name}", a, b, [None, *a.record.scores.dev.per_type]))
-    ranked = [row for row in every if row.table == a.table == b.table and row.behind]
-    above = f"A: {a.full_name}. B: {b.full_name}. {caption([a]).split('. ')[0]}."
-    return found, [_reconciled(a, b, found[0], ranked), above]
+        if name not in known:
+            hint = f" Did you mean {close!r}?" if (close := closest(name, known)) else ""
+            raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(known)}.")
+    tables = [{row.full_name: row for row in table} for table in tables_of(every)]
+    tables = [table for table in tables if table.keys() >= {*names}] or [known]
+    pairs = [(table[names[0]], table[names[1]]) for table in tables]
+    found, above = [], []
+    for title, (a, b) in zip(table_names([a for a, _ in pairs]), pairs, strict=True):
+        if a.task != b.task:
+            raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
+        head = f"{title}: " * bool(title)
+        own = list(_differences(f"{head}{a.full_name} - {b.full_name}", a, b, [None, *a.record.scores.dev.per_type]))
+        found += own
+        above.append(head + _reconciled(a, b, own[0], [row for row in every if row.table == a.table == b.table]))
+    of_one = f" {caption([a]).split('. ')[0]}." * (len(pairs) == 1)
+    return found, [*above, f"A: {a.full_name}. B: {b.full_name}.{of_one}"]
 
 
-def _reconciled(a: Row, b: Row, dev: Difference, ranked: Sequence[Row]) -> str:
-    """Says what two rows alone show on dev, and why their table may show less."""
+def _reconciled(a: Row, b: Row, dev: Difference, rows: Sequence[Row]) -> str:
+    """Says what two rows alone show on dev, and why their table, with these rows, may show less."""
     if dev.p is None:
         return "One seed of each row shows no difference."
     higher, lower = (a, b) if dev.difference >= 0 else (b, a)
     text = f"Alone, {higher.full_name} is {'' if dev.p <= 1 - CONFIDENCE else 'not shown to be '}better"
-    text += f" than {lower.full_name} on dev (p = {dev.p:.3f})."
+    text += f" than {lower.full_name} on dev (p {_probability(dev.p, '= ')})."
+    ranked = [row for row in rows if row.behind]
     if a in ranked and b in ranked:
         text += f" Among the {len(ranked)} rows of the table, with one error for all, "
         text += f"{a.full_name} is {a.label}, {b.full_name} is {b.label}."
@@ -115,6 +123,8 @@ def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: L
         return Difference(name, score, seeds, one, other, one - other)
     compared = Comparison(samples)
     low, high = compared.difference(0, 1)[1]
+    if high - low < 1e-9 < abs(one - other):  # no seed differs from another, so nothing says how much others may
+        return Difference(name, score, seeds, one, other, one - other)
     over = "seeds and text" if compared.over_text else "seeds"
     return Difference(name, score, seeds, one, other, one - other, low, high, compared.p(0, 1), over)
 
@@ -128,13 +138,16 @@ def render_differences(found: Sequence[Difference], above: list[str], form: str)
         [one.rows, one.score, one.n, percent(one.a), percent(one.b), signed(one.difference), *_interval(one)]
         for one in found
     ]
-    over = "seeds alone (counts are missing)" if any(one.over == "seeds" for one in found) else "seeds and text"
-    below = f"95 %: of the difference of these two rows alone, over {over}. p: two-sided, of no difference."
+    below = "95 %: of the difference of these two rows alone, over seeds and text (*: over seeds alone). p: two-sided."
     headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
     return TextTable(headers, lines, [True, True, *[False] * 6], above, [below], label="tab:difference").render(form)
 
 
 def _interval(one: Difference) -> tuple[str, str]:
     if one.low is None or one.high is None or one.p is None:
-        return "one seed", ""
-    return f"{signed(one.low)} .. {signed(one.high)}", f"{one.p:.3f}"
+        return "not known", ""
+    return f"{signed(one.low)} .. {signed(one.high)}{'*' * (one.over == 'seeds')}", _probability(one.p)
+
+
+def _probability(p: float, equal: str = "") -> str:
+    return f"{equal}{p:.3f}" if p >= 0.0005 else "< 0.001"

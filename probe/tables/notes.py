@@ -87,7 +87,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         lines.append(
             "behind the best: the difference of dev means; in brackets how far the row lies behind the truly best one, "
             f"of these rows, over {over}; each end with 95 % confidence for all rows at once (Hsu 1984). within the "
-            f"margin: all of it is above -{best.margin:g}; else worse: all of it is below 0; undecided: neither."
+            f"margin: all of it is above {0 - best.margin:g}; else worse: all of it is below 0; undecided: neither."
         )
         if best.looks > 1:
             lines[-1] += f" Seeds were added, so {best.looks} tables share the 5 % of errors."

@@ -64,18 +64,23 @@ def sentence(rows: Sequence[Row]) -> str:
         return found.text
     use, best, record = found.use, found.best, found.use.record
     ranked = [row for row in rows if row.behind]
+    dropped = sum(row.label == ELIMINATED for row in rows)
+    others = f"{dropped} others, dropped by a race, are not among them; " * bool(dropped)
     least, most = min(row.n for row in ranked), max(row.n for row in ranked)
     seeds, score = f"{least}{f' to {most}' if most > least else ''} seeds each", use.task.score
     sizes = ", ".join(f"{split} {getattr(record.data.splits, split).sentences:,}" for split in ("train", "dev", "test"))
-    setting = f"{describe_probe(use.setting.probe)} on {use.setting.data} ({sizes} sentences; {seeds})"
+    epochs = max(len(run.curve) for row in ranked for run in row.records.values())
+    scale = f"layers.normalize={use.identity.layers.normalize}, " * bool(use.identity.layers.normalize)
+    training = f"{describe_probe(use.setting.probe)} ({scale}at most {epochs} epochs)"
+    setting = f"{training} on {use.setting.data} ({sizes} sentences; {seeds})"
     scored = f"dev {score} {percent(use.dev_mean)}, test {score} {percent(use.cell('test').mean or 0.0)}"
     cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
+    behind = f"at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "not behind"
     over = f"seeds and text ({use.units})" if use.over_text else "seeds"
     return (
         f"Of {len(ranked)} choices of layers of {short_name(use.setting.encoder)} as features for a {setting}, "
-        f"{use.title} ({scored}) {cheapest}lies at most {percent(abs(_behind(use)))} points behind the truly best of "
-        f"them (chosen on dev; 95 % confidence for all rows at once over {over}; multiple comparisons with the best, "
-        "Hsu 1984)."
+        f"{use.title} ({scored}) {cheapest}lies {behind} the truly best of them ({others}chosen on dev; 95 % "
+        f"confidence for all rows at once over {over}; multiple comparisons with the best, Hsu 1984)."
     )
 
 
@@ -157,10 +162,10 @@ def _effort(row: Row) -> str:
     for truth in (row.difference + error, row.difference - error):
         needed = max(0.0, (truth + row.margin / 100) * error / reach) if reach > 0 else 0.0  # the standard error
         times.append(over_seeds / (needed**2 - over_text) if needed**2 > over_text else math.inf)
-    least, most = (math.ceil(row.n * max(1.0, factor)) if factor <= MOST_TIMES else None for factor in times)
+    least, most = (max(row.n + 1, math.ceil(row.n * factor)) if factor <= MOST_TIMES else None for factor in times)
     if times[0] == math.inf:
         return "No number of seeds would show it to lie within the margin on this text: it takes more text."
     if least is None:
-        return f"To show that {row.title} is as good would take more than {MOST_TIMES * row.n} seeds."
-    upper = f" to {most}" if most is not None else " or more"
-    return f"{row.title} may be as good: {least}{upper} seeds would show it."
+        return f"To show that {row.title} lies within the margin would take more than {MOST_TIMES * row.n} seeds."
+    upper = "" if most == least else f" to {most}" if most is not None else " or more"
+    return f"{row.title} may lie within the margin: {least}{upper} seeds in all would show it."

@@ -12,7 +12,7 @@ from dataclasses import replace
 from probe.conditions import MAIN
 from probe.system.format import percent, short_name
 from probe.system.grouping import group_by
-from probe.tables.labels import BEST, UNDECIDED, WITHIN, label_rows
+from probe.tables.labels import BEST, label_rows
 from probe.tables.notes import most_frequent
 from probe.tables.row import Row, by_encoder
 
@@ -41,7 +41,7 @@ def compare_tasks(tables: Sequence[Sequence[Row]]) -> tuple[list[str], list[list
     for table in tables:
         first, floor, means = table[0], most_frequent(table), {row.name: percent(row.dev_mean) for row in table}
         best = next((row.name for row in table if row.label == BEST), "not compared")
-        close = [row.name for row in table if row.label in (UNDECIDED, WITHIN)]
+        close = [row.name for row in table if row.label != BEST and row.behind and row.behind[1] >= 0]
         of_task = [first.setting.data, first.task.score, "" if floor is None else percent(floor)]
         lines.append([*of_task, *(means.get(name, "") for name in names), best, ", ".join(close)])
     caption = (

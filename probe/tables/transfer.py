@@ -62,7 +62,7 @@ def losses(tables: Sequence[Sequence[Row]]) -> list[Loss]:
     best = [(table, row) for table in tables for row in table if row.label == BEST]
     if len(best) < 2:
         return []
-    names = _names([row for _, row in best])
+    names = table_names([row for _, row in best])
     found = []
     for name, (_, chosen) in zip(names, best, strict=True):
         for other, (table, _) in zip(names, best, strict=True):
@@ -96,8 +96,8 @@ def _same(chosen: Row, table: Sequence[Row]) -> Row | None:
     return next((row for row in table if row.name == chosen.name), None)
 
 
-def _names(rows: Sequence[Row]) -> list[str]:
-    """Names tables by what they differ in."""
+def table_names(rows: Sequence[Row]) -> list[str]:
+    """Names tables by what they differ in. rows: one of each."""
     parts = [
         (
             row.setting.data,
@@ -110,8 +110,11 @@ def _names(rows: Sequence[Row]) -> list[str]:
     ]
     differ = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
     named = [", ".join(part for part, shown in zip(own, differ, strict=True) if shown) for own in parts]
+    places = [next(iter(row.records)).parent.parent.name for row in rows]
+    if len(set(places)) == 1:
+        places = [row.table for row in rows]
     return [
-        name if named.count(name) == 1 else f"{name} {row.table}".strip() for name, row in zip(named, rows, strict=True)
+        name if named.count(name) == 1 else f"{name} {place}".strip() for name, place in zip(named, places, strict=True)
     ]
 
 
@@ -136,9 +139,9 @@ def render_transfer(found: Sequence[Loss], form: str) -> str:
     ):
         if own:
             lost = sorted(loss.lost for loss in own)
-            most = max(own, key=lambda loss: loss.lost).used_on
+            most = f" (most on {max(own, key=lambda loss: loss.lost).used_on})" * (lost[-1] > lost[0])
             span = " to ".join(dict.fromkeys(map(percent, (lost[0], lost[-1]))))
-            parts.append(f"{name} loses {span} points (most on {most}).")
+            parts.append(f"{name} loses {span} points{most}.")
     caption = "Points of dev score that the row that is best on one table loses on another, against the best row there."
     below = "In brackets the 95 % interval, for all rows of the table at once; it allows for the choice of the best."
     headers = ["chosen on", "row", *used]

@@ -62,7 +62,7 @@ def test_what_two_rows_show_alone_stands_beside_what_their_table_shows(tmp_path:
     for seed in range(1, 6):
         make_record(tmp_path, "layer_1", seed, 0.799 + seed / 1000, 0.78, (1,), sentences=BETTER)
     _, (sentence, _) = row_differences(tmp_path, ["last", "embeddings"])
-    assert all(fact in sentence for fact in ("3 rows", "last is best", "embeddings is worse", "p = 0.000"))
+    assert all(fact in sentence for fact in ("3 rows", "last is best", "embeddings is worse", "p < 0.001"))
     _, (sentence, _) = row_differences(tmp_path, ["last", "layer_1"], margin=0.01)
     assert "layer_1 is undecided" in sentence
 
@@ -74,7 +74,19 @@ def test_without_all_counts_it_is_said_that_the_interval_is_over_seeds(
     (dev, _), _ = row_differences(tmp_path, ["last", "embeddings"])
     assert dev.over == "seeds"
     assert table([str(tmp_path), "--difference", "last", "embeddings"]) == 0
-    assert "seeds and text" not in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert all("*" in line for line in lines if line.startswith("last - embeddings") and ".." in line)
+
+
+def test_rows_that_several_tables_have_are_compared_in_each(tmp_path: Path):
+    for seed in (1, 2, 3):
+        for context, behind in (("sentence", 0.1), ("document", 0.2)):
+            make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.8, (6,), context=context)
+            make_record(tmp_path, "embeddings", seed, 0.8 - behind + seed / 500, 0.8, (0,), context=context)
+    found, above = row_differences(tmp_path, ["last", "embeddings"])
+    dev = {one.rows: one.difference for one in found if one.score == "dev F1"}
+    assert sorted(dev.values()) == pytest.approx([0.1, 0.2], abs=0.003)
+    assert len(above) == 3, "what each table shows, and what A and B are"
 
 
 def test_p_is_below_five_percent_exactly_where_the_interval_leaves_out_zero(tmp_path: Path):
