@@ -6,7 +6,7 @@ use the entry. Keys hold its id and settings, never its label. This module impor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,23 +73,5 @@ def settings_of_conditions(cfg: Config, lower_cases: bool) -> dict[str, Any]:
     lower_cases: whether the encoder drops case. The control task is then drawn without case, which makes it another
     condition and so another row.
     """
-    settings: dict[str, Any] = {}
-    for name in conditions_of(cfg):
-        settings |= CONDITIONS[name].settings(cfg, lower_cases)
-    return settings
-
-
-def label_of_conditions(ids: Iterable[str]) -> str:
-    """Joins the conditions' labels for tables."""
-    return ", ".join(CONDITIONS[name].label for name in ids)
-
-
-def section_of(indices: Iterable[int], names: Iterable[str]) -> int:
-    """Returns the section of a table for a row with these layers and conditions.
-
-    A row without layers is a baseline, and so is one with any condition of a baseline.
-    """
-    sections = {CONDITIONS[name].section for name in names}
-    if not list(indices) or BASELINE in sections:
-        return BASELINE
-    return max(sections, default=MAIN)
+    found = [CONDITIONS[name].settings(cfg, lower_cases) for name in conditions_of(cfg)]
+    return {name: value for settings in found for name, value in settings.items()}

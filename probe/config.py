@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -130,11 +130,6 @@ class LayersConfig:
     def is_empty(self) -> bool:
         """Returns whether no layer is chosen."""
         return self.combine == "none"
-
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """Returns the settings as records hold them."""
-        return {name: value for name, value in asdict(self).items() if name != "normalize" or value is not None}
 
 
 @dataclass

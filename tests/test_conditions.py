@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from probe.conditions import conditions_of, label_of_conditions
+from probe.conditions import conditions_of
 from probe.config import conf_dir
+from probe.runs.identity import RecordedCondition
 
 
 def test_labels_show_all_conditions():
-    assert label_of_conditions(["random", "control"]) == "random weights, control"
+    assert RecordedCondition(["random", "control"]).label == "random weights, control"
 
 
 def test_every_condition_with_a_preset_is_what_its_preset_chooses():

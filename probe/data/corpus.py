@@ -50,7 +50,6 @@ class Corpus:
     task: Task = SPANS
     about: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    base: Corpus | None = None
 
     @property
     def title(self) -> str:
@@ -102,11 +101,12 @@ class Corpus:
             return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
 
         splits = {
-            name: replace(split, tags=Sentences.of(self.task.control(*pair, draw) for pair in split.pairs()))
+            name: replace(split, tags=Sentences.of(self.task.control(words, tags, draw) for words, tags in pairs))
             for name, split in self.splits.items()
+            for pairs in [zip(split.words, split.tags, strict=True)]
         }
         about = {name: value for name, value in self.about.items() if name != "not_in_train"}
-        return replace(self, splits=splits, about=about, base=self)
+        return replace(self, splits=splits, about=about)
 
 
 def hash_rows(rows: Iterable[object]) -> str:

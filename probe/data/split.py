@@ -85,10 +85,6 @@ class Split:
             lines=array("I", (self.lines[i] for i in sentences)),
         )
 
-    def pairs(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Yields words and tags of each sentence."""
-        return zip(self.words, self.tags, strict=True)
-
     def by_unit(self, units: Callable[[list[str]], list[str]]) -> Split:
         """Returns the split with an entry of `words` for each label. units: see `Task`."""
         return replace(self, words=Sentences.of(map(units, self.words)))

@@ -99,13 +99,13 @@ def extraction_s(planned: Plan, device: str) -> float:
     import torch
 
     from probe.encoders.encoder import load_model
-    from probe.vectors.words import Text, batches, cut_texts, pieces_at_once, states_of
+    from probe.vectors.words import Text, batches, pieces_at_once, states_of
 
     torch.set_num_threads(num_cores())
     encoder, store = planned.encoder, planned.store
     missing = store.missing()
     features = replace(planned.cfg.features, layers=list(store.layers))
-    texts = cut_texts(planned.text, encoder, features)
+    texts = {name: Text(planned.text, name, encoder, features) for name in planned.text.splits}
     model = load_model(encoder, device, features.precision, deepest=store.layers[-1], final_norm=features.final_norm)
 
     def num_pieces(text: Text, windows: list) -> int:

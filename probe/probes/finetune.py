@@ -257,7 +257,6 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     return Fit(
         predictions={"dev": progress.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in progress.curve],
-        passes=1,
         outcome="converged" if best["dev"] > 0 else "never_learned",  # it always trains max_epochs
         best_epoch=progress.best_epoch,
         mix=None,

@@ -68,7 +68,6 @@ class Fit:
 
     predictions: dict[str, Tags]
     curve: list[Epoch]
-    passes: int  # over all sentences, in an epoch
     outcome: Outcome
     best_epoch: int
     mix: Mix | None

@@ -58,7 +58,6 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     return Fit(
         predictions={"dev": progress.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in progress.curve],
-        passes=training.passes,
         outcome=training.schedule.outcome or "converged",
         best_epoch=progress.best_epoch,
         mix=tagger.learned_mix(),

@@ -20,7 +20,6 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     return Fit(
         predictions={name: baseline.predict(splits[name].words) for name in ("dev", "test")},
         curve=[],
-        passes=0,
         outcome="converged",
         best_epoch=0,
         mix=None,

@@ -102,7 +102,11 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         screen=screen_table(screens) if screens else None,
         figures=[figure for figure in figures if not figure["name"].startswith("scores")],
         settings=list(_settings(list(records.values()))),
-        records=[_record(row, file, record) for row in rows for file, record in row.records.items()],
+        records=[
+            [row.full_name, one.seed, percent(one.scores.dev.headline), percent(one.scores.test.headline), file.name]
+            for row in rows
+            for file, one in row.records.items()
+        ],
         again=shlex.join(["probe", "verify", str(folder), "--rerun", again[0], "--seed", str(again[1])])
         if again
         else "",
@@ -152,15 +156,3 @@ def _settings(records: Sequence[RunRecord]) -> Iterator[tuple[str, str]]:
     for name, counter in values.items():
         for as_text, runs in counter.items():
             yield name, as_text + f"  ({runs} of {len(records)} runs)" * (runs < len(records))
-
-
-def _record(row: Row, file: Path, record: RunRecord) -> list[str]:
-    """Gives a line of the list of records."""
-    scores = record.scores
-    return [
-        row.full_name,
-        str(record.seed),
-        percent(scores.dev.headline),
-        percent(scores.test.headline),
-        f"records/{file.name}",
-    ]

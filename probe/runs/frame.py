@@ -76,14 +76,10 @@ class Run:
         return own | (self.identity.condition.base if self.identity.condition else {})
 
 
-def setting_of(record: RunRecord) -> Setting:
-    """Returns what a caption says of a record's run."""
-    return Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)
-
-
 def run_of(file: Path, record: RunRecord) -> Run:
     """Returns the line of a run that is made."""
-    return Run(record.row, record.identity, record.layers.width, setting_of(record), file, record)
+    setting = Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)
+    return Run(record.row, record.identity, record.layers.width, setting, file, record)
 
 
 def frame(folder: Path) -> list[Run]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from probe.conditions import CONDITIONS, UPPER_BOUND, label_of_conditions, section_of
+from probe.conditions import BASELINE, CONDITIONS, MAIN, UPPER_BOUND
 from probe.config import UNUSED_SETTINGS, ProbeConfig
 from probe.data.tasks import TASKS
 from probe.probes.kinds import PROBES
@@ -36,7 +36,7 @@ class RecordedCondition:
     @property
     def label(self) -> str:
         """Returns the conditions' labels."""
-        return label_of_conditions(self.ids)
+        return ", ".join(CONDITIONS[name].label for name in self.ids)
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,11 @@ class RunIdentity:
 
     @property
     def section(self) -> int:
-        """Returns the section of its table: BASELINE, MAIN or UPPER_BOUND."""
-        return section_of(self.layers.indices, self.conditions)
+        """Returns the section of its table: BASELINE, also for a row without layers, MAIN or UPPER_BOUND."""
+        sections = {CONDITIONS[name].section for name in self.conditions}
+        if not self.layers.indices or BASELINE in sections:
+            return BASELINE
+        return max(sections, default=MAIN)
 
     @property
     def is_fine_tuned(self) -> bool:

@@ -13,7 +13,6 @@ import msgspec
 
 from probe.config import UserError
 from probe.data.tags import Tags
-from probe.runs.records import load_record
 from probe.scoring.metrics import Count, Counts, problem_of
 from probe.system.files import canonical, read_regular, remove_left, sha256_of, write_atomically
 
@@ -57,17 +56,6 @@ def remove_leftovers(results_dir: Path) -> None:
         host, _, process = log.stem.rpartition("-")
         if process.isdigit() and not log.stat().st_size:
             remove_left(log, host, process)
-
-
-def is_done(record: Path, with_weights: bool) -> bool:
-    """Returns whether a run's record exists; with_weights: and its weights do too, or it says that there are none."""
-    if not record.exists() or not with_weights:
-        return record.exists()
-    try:
-        named = load_record(record).sha256.weights
-    except UserError:
-        return True  # the error is reported when the record is read
-    return named == "" or (named is not None and weights_path(record).exists())
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:
@@ -125,15 +113,13 @@ def as_columns(*columns: Tags) -> bytes:
     return "\n".join(blocks).encode("utf-8", "surrogatepass")
 
 
-def read_predictions(path: Path) -> tuple[tuple[Tags, Tags, Tags], str]:
-    """Reads words, gold and predicted tags that `write_predictions` wrote, with the sha256 of the file."""
+def read_predictions(path: Path) -> tuple[Tags, Tags]:
+    """Reads gold and predicted tags that `write_predictions` wrote."""
     content = read_regular(path)
-    words: list[list[str]] = []
     gold: list[list[str]] = []
     predicted: list[list[str]] = []
     for block in content.decode("utf-8", "surrogatepass").rstrip("\n").split("\n\n"):
         columns = [line.rsplit("\t" if "\t" in line else " ", 2) for line in block.split("\n")]
-        words.append([line[0] for line in columns])
         gold.append([line[-2] for line in columns])
         predicted.append([line[-1] for line in columns])
-    return (words, gold, predicted), sha256_of(content)
+    return gold, predicted

@@ -19,9 +19,10 @@ from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
 from probe.probes.schedule import Schedule
 from probe.probes.selection import Selection, select
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
-from probe.runs.outputs import is_done, unfinished_path
-from probe.runs.records import UNRECORDED, Settings, record_path
+from probe.runs.outputs import unfinished_path, weights_path
+from probe.runs.records import UNRECORDED, Settings, load_record, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
+from probe.system.files import to_jsonable
 from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
 from probe.vectors.store import FeatureStore, stored_layers
@@ -45,8 +46,14 @@ class Plan(FitInputs):
 
     @property
     def is_done(self) -> bool:
-        """Tells whether its record exists, with the probe's weights where they are to be saved."""
-        return is_done(self.record_path, self.cfg.save_probe)
+        """Tells whether its record exists, with the probe's weights where they are to be saved and there are any."""
+        if not self.record_path.exists() or not self.cfg.save_probe:
+            return self.record_path.exists()
+        try:
+            named = load_record(self.record_path).sha256.weights
+        except UserError:
+            return True  # the error is reported when the record is read
+        return named == "" or (named is not None and weights_path(self.record_path).exists())
 
     @property
     def results_dir(self) -> Path:
@@ -117,18 +124,14 @@ def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
     return [same[0] for same in group_by(configs, lambda cfg: cfg.encoder).values()]
 
 
-def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
-    """Returns the encoders of several configs, each by its own name. Raises UserError for one that cannot be opened,
-    and for two of one name.
-    """
+def refuse_one_name(configs: Sequence[Config]) -> None:
+    """Raises UserError for an encoder that cannot be opened, and for two of one name."""
     names = [inputs_of(cfg).encoder.name for cfg in configs]
-    labels = encoder_labels(names)
-    if not labels:
+    if not encoder_labels(names):
         double = next(name for name in names if names.count(name) > 1)
         raise UserError(
             f"Two of the encoders are called {double}. Give the folder of one of them another name, for encoder.path."
         )
-    return {label: cfg.encoder for label, cfg in zip(labels, configs, strict=True)}
 
 
 # What several runs share is opened once.
@@ -180,7 +183,7 @@ def prepare_results(results_dir: Path) -> None:
 
 def settings_of(cfg: Config) -> Settings:
     """Returns the config without what changes no run: folders, what is stored, runs at once, race, screen, margin."""
-    config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
+    config = asdict(cfg) | {"layers": to_jsonable(cfg.layers), "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
     unread = ["sentence"] * task_of(cfg.data).is_per_word + ["final_norm"] * (cfg.features.final_norm == "last")

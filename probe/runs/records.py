@@ -52,15 +52,6 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class BySplit:
-    """Holds a number of train, dev and test each."""
-
-    train: int
-    dev: int
-    test: int
-
-
-@dataclass(frozen=True)
 class CorpusCounts:
     train: SplitCounts
     dev: SplitCounts
@@ -79,7 +70,7 @@ class RecordedData:
     splits: CorpusCounts
     scheme: str | None = None
     asked_scheme: str | None = None
-    ill_formed: BySplit | None = None
+    ill_formed: dict[str, int] | None = None
     taken_from_train: dict[str, dict[str, Any]] | None = None
     skipped: dict[str, dict[str, int]] | None = None
     not_in_train: dict[str, dict[str, int]] | None = None
@@ -105,7 +96,7 @@ class RecordedFeatures:
     key: str
     identity: dict[str, Any]
     placement: str
-    words_without_pieces: BySplit | None  # none where nothing was extracted yet
+    words_without_pieces: dict[str, int] | None  # none where nothing was extracted yet
 
 
 @dataclass(frozen=True)

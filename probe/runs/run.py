@@ -13,7 +13,6 @@ from probe.runs.outputs import remove_half_written, write_counts, write_predicti
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.records import (
     SCHEMA,
-    BySplit,
     Checksums,
     CorpusCounts,
     RecordedData,
@@ -29,7 +28,7 @@ from probe.runs.records import (
 )
 from probe.system.machine import resolve_device
 from probe.system.provenance import Software, provenance
-from probe.vectors.store import FeatureStore
+from probe.vectors.store import FeatureStore, read_manifest
 
 if TYPE_CHECKING:
     from probe.probes.fitting import Fit
@@ -110,7 +109,7 @@ def _record(
 ) -> RunRecord:
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
-    manifest = store.manifest()
+    manifest = read_manifest(store.directory)
     assert manifest is not None or not planned.kind.reads_features
     parts = {} if manifest is None else manifest["splits"]
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
@@ -120,7 +119,7 @@ def _record(
         identity=planned.identity,
         row=selection.name,
         config=settings_of(planned.cfg),
-        data=RecordedData(corpus.name, corpus.task.name, CorpusCounts(**corpus.counts()), **_about(planned)),
+        data=RecordedData(corpus.name, corpus.task.name, CorpusCounts(**corpus.counts()), **corpus.about),
         encoder=RecordedEncoder(
             encoder.name,
             encoder.source,
@@ -134,7 +133,7 @@ def _record(
             store.vectors_key,
             store.identity,
             fitted.placement,
-            BySplit(**without_pieces) if without_pieces else None,
+            without_pieces or None,
         ),
         layers=RecordedLayers(indices, selection.combine, selection.width, fitted.deviations),
         scores=scores,
@@ -150,11 +149,3 @@ def _record(
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         outcome=fitted.outcome,
     )
-
-
-def _about(planned: Plan) -> dict:
-    """Describes how the corpus was read, in the record's types."""
-    about = dict(planned.corpus.about)
-    if "ill_formed" in about:
-        about["ill_formed"] = BySplit(**about["ill_formed"])
-    return about

@@ -114,18 +114,10 @@ def problem_of(counts: Counts) -> str | None:
     )
 
 
-def totals_by_kind(counts: Counts) -> dict[str, tuple[int, int, int]]:
-    """Returns gold, predicted and correct items of each kind."""
-    kinds = [name.removeprefix("gold:") for name in counts if name.startswith("gold:")]
-    return {
-        kind: (sum(counts[f"gold:{kind}"]), sum(counts[f"predicted:{kind}"]), sum(counts[f"correct:{kind}"]))
-        for kind in kinds
-    }
-
-
 def scores_of(counts: Counts) -> Scores:
     """Computes the scores that all tasks have. A task adds its own."""
-    parts = totals_by_kind(counts)
+    kinds = [name.removeprefix("gold:") for name in counts if name.startswith("gold:")]
+    parts = {kind: [sum(counts[f"{side}:{kind}"]) for side in ("gold", "predicted", "correct")] for kind in kinds}
     gold, predicted, correct = (sum(part[i] for part in parts.values()) for i in range(3))
     words = sum(counts["words"])
     return Scores(

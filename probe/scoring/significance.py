@@ -43,21 +43,16 @@ def summary(values: Sequence[float]) -> Cell:
     return Cell(float(np.mean(values)), std, min(values), max(values), interval(values) if many else None)
 
 
-def interval(values: Sequence[float], minus: Sequence[float] | None = None) -> list[float]:
-    """Returns the 95 % interval of a mean (Student's t), or of the difference of two means (Welch's).
+def interval(values: Sequence[float]) -> list[float]:
+    """Returns the 95 % interval of the mean of two or more values (Student's t).
 
-    Each side needs at least two values. For normal values the coverage is right from two values on. Resampling a few
+    For normal values the coverage is right from two values on. Resampling a few
     seeds (a percentile bootstrap) is not: it covers the mean in 76 % of cases with three values, in 84 % with five.
     """
-    sides = [np.asarray(side, dtype=float) for side in ([values] if minus is None else [values, minus])]
-    centre = float(sides[0].mean() - (sides[1].mean() if minus is not None else 0.0))
-    variances = [float(side.var(ddof=1)) / len(side) for side in sides]  # of the means
-    if not (total := sum(variances)):
-        return [centre, centre]
-    freedom = total**2 / sum(part**2 / (len(side) - 1) for part, side in zip(variances, sides, strict=True))
     from scipy.special import stdtrit
 
-    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(total)
+    centre, error = float(np.mean(values)), math.sqrt(float(np.var(values, ddof=1)) / len(values))
+    reach = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * error
     return [centre - reach, centre + reach]
 
 

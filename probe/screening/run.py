@@ -13,7 +13,7 @@ from pathlib import Path
 
 from probe.config import Config, ScreenConfig, UserError
 from probe.probes.kinds import PROBES
-from probe.runs.plan import Inputs, inputs_of, named_encoders, prepare_results, settings_of
+from probe.runs.plan import Inputs, inputs_of, prepare_results, refuse_one_name, settings_of
 from probe.runs.sweep_plan import Setting
 from probe.screening.record import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
 from probe.screening.report import screen_table
@@ -54,7 +54,7 @@ def run_screens(
             raise UserError(
                 "A screen reads every layer of the text as it is: leave out data.control and features.layers."
             )
-    named_encoders(configs)
+    refuse_one_name(configs)
     folder = Path(configs[0].results_dir)
     wanted = {screen_identity(inputs_of(cfg), cfg).key: cfg for cfg in configs}
     done = {one.key: one for one in load_screens(folder).values()}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from probe.config import UserError
+from probe.config import unknown
 from probe.probes.kinds import describe_probe
-from probe.system.format import closest, percent, short_name
+from probe.system.format import percent, short_name
 from probe.tables.labels import ELIMINATED, UNCONVERGED
 from probe.tables.paper import paper_score
 from probe.tables.row import Row
@@ -177,9 +177,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
     typed = (wanted or "default").split(",")
     for part in typed:
         if part not in COLUMNS and part not in GROUPS:
-            close = closest(part, [*COLUMNS, *GROUPS])
-            hint = f" Did you mean {close}?" if close else ""
-            raise UserError(f"--columns: there is no {part!r}.{hint} There are: {', '.join([*COLUMNS, *GROUPS])}.")
+            raise unknown("--columns", part, [*COLUMNS, *GROUPS])
         names += [name for name in GROUPS.get(part, (part,)) if name not in names]
     has = {name: any(COLUMNS[name].text(row) for row in rows) for name in names}
     has["encoder"] = any(row.encoder for row in rows)

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         bold=[i for i, row in enumerate(rows) if row.label == BEST],
         emphasised=[k for k, name in enumerate(names) if name in ("row", "dev")],
         label=f"tab:{rows[0].setting.data}-{_label(rows)}",
-        ruled=[i for i in range(1, len(rows)) if _part_of(rows[i]) != _part_of(rows[i - 1])],
+        ruled=[i for i, (a, b) in enumerate(pairwise(rows), 1) if (a.encoder, a.section) != (b.encoder, b.section)],
         first=[recommend(rows).text] if has_answer else [],
     )
 
@@ -170,11 +171,6 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
 def _label(rows: Sequence[Row]) -> str:
     """Returns a table's encoders as a part of its label in LaTeX."""
     return "-".join(dict.fromkeys(re.sub(r"[^\w.-]", "-", short_name(row.setting.encoder)) for row in rows))
-
-
-def _part_of(row: Row) -> tuple[str | None, int]:
-    """Returns the part of the table that a row belongs to. A line separates the parts."""
-    return row.encoder, row.section
 
 
 def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -25,14 +25,14 @@ FAILED = 0.03  # a run so far below the median of its row's, and five deviations
 ALL_FOUND = 0.999  # from this score on, no difference is left to see
 
 
-def _main(rows: Sequence[Row]) -> Row:
+def main_row(rows: Sequence[Row]) -> Row:
     """Returns a row whose setting is that of its table: a fine-tuned row has another probe."""
     return next((row for row in rows if not row.identity.is_fine_tuned), rows[0])
 
 
 def setting_of(rows: Sequence[Row]) -> str:
     """Says on which text and features, and with which probe, the rows of one table were made."""
-    first = _main(rows)
+    first = main_row(rows)
     features = first.setting.features
     encoders = list(dict.fromkeys(row.encoder or short_name(row.setting.encoder) for row in rows))
     parts = [
@@ -48,7 +48,7 @@ def setting_of(rows: Sequence[Row]) -> str:
 
 def caption(rows: Sequence[Row]) -> str:
     """Says what the rows of one table have in common, and what their numbers are."""
-    first = _main(rows)
+    first = main_row(rows)
     scales = {row.identity.layers.normalize for row in rows if row.indices and not row.identity.is_fine_tuned}
     parts = [setting_of(rows), *first.apart]
     if len(scales) == 1 and None not in scales:
@@ -99,7 +99,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         lines.append("paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs.")
     if any(not row.indices for row in rows):
         lines.append(PROBES["majority_tag"].note or "")
-    there = {name for row in rows for name in row.conditions}
+    there = {name for row in rows for name in row.identity.conditions}
     return lines + [condition.note for name, condition in CONDITIONS.items() if name in there and condition.note]
 
 

@@ -32,9 +32,9 @@ CONLL2003 = {
 
 def paper_score(row: Row) -> float | None:
     """Returns the paper's dev F1 of a row, in percent; None for other rows, encoders and texts."""
-    if set(row.conditions) - {"fine_tuned"} or not row.n or not _is_papers(row.record):
+    if set(row.identity.conditions) - {"fine_tuned"} or not row.n or not _is_papers(row.record):
         return None
-    return PAPER.get("fine-tuned" if row.conditions else row.name.partition(":")[0])
+    return PAPER.get("fine-tuned" if row.identity.conditions else row.name.partition(":")[0])
 
 
 def _is_papers(record: RunRecord) -> bool:

@@ -13,20 +13,15 @@ from probe.race.rule import Elimination
 from probe.runs.identity import RunIdentity
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
-from probe.scoring.metrics import Scores, SpanScore
+from probe.scoring.metrics import Scores
 from probe.scoring.significance import Cell, summary
 from probe.system.format import format_layers, with_encoder
 from probe.system.grouping import group_by
 
-
-def _part(score: SpanScore | None, part: str) -> float | None:
-    return None if score is None else getattr(score, part)
-
-
 SCORES: dict[str, Callable[[Scores], float | None]] = {  # of a split; None where the task has no such score
     "f1": lambda scores: scores.headline,  # of tags that are no spans: accuracy
-    "strict_f1": lambda scores: _part(scores.strict, "f1"),
-    "word_f1": lambda scores: _part(scores.word, "f1"),
+    "strict_f1": lambda scores: scores.strict.f1 if scores.strict else None,
+    "word_f1": lambda scores: scores.word.f1 if scores.word else None,
     "accuracy": lambda scores: scores.accuracy,
     "macro_f1": lambda scores: scores.macro_f1,
 }
@@ -110,11 +105,6 @@ class Row:
     @property
     def seeds(self) -> list[int]:
         return [record.seed for record in self.records.values()]
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """Returns the conditions of its runs, by their ids in `CONDITIONS`; none for main runs."""
-        return self.identity.conditions
 
     @property
     def section(self) -> int:

@@ -23,7 +23,7 @@ from probe.system.files import canonical, sha256_of, short, to_jsonable
 from probe.system.format import short_name
 from probe.system.grouping import group_by
 from probe.tables.labels import label_rows
-from probe.tables.notes import setting_of
+from probe.tables.notes import main_row, setting_of
 from probe.tables.row import Row
 
 # The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
@@ -85,7 +85,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
                 row.rates = {}
         _name(table)
         table.sort(key=_place)
-    tables.sort(key=lambda table: canonical(to_jsonable(_main_first(table)[0].setting)))
+    tables.sort(key=lambda table: canonical(to_jsonable(main_row(table).setting)))
     points = default_margin() if margin is None else margin
     for table in tables:
         label_rows(table, points)
@@ -154,11 +154,6 @@ def _input(row: Row) -> str:
     return Run(row.name, row.identity, row.width, row.setting).input
 
 
-def _main_first(table: Sequence[Row]) -> list[Row]:
-    """Returns frozen rows first: a table's setting is theirs, since a fine-tuned row has another probe."""
-    return sorted(table, key=lambda row: row.identity.is_fine_tuned)
-
-
 def _name(table: list[Row]) -> None:
     """Names the encoders of a table if they are several, and what rows that look the same differ in."""
     encoders = {row.encoder: row.setting.encoder for row in table}
@@ -194,7 +189,7 @@ def _tell_apart(tables: Sequence[list[Row]]) -> None:
     for same in group_by(tables, setting_of).values():
         known = []
         for table in same if len(same) > 1 else ():
-            row = _main_first(table)[0]
+            row = main_row(table)
             corpus, *_, version, read, probe = Run(row.name, row.identity, row.width, row.setting).compared
             started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
             named = {f"features.{name}": value for name, value in zip(READ, read, strict=False)}  # the last is optional

@@ -37,8 +37,8 @@ from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar
-from probe.vectors.store import FeatureStore, Shard, stored_layers
-from probe.vectors.words import Text, batches, cut_texts, pieces_at_once, states_of
+from probe.vectors.store import FeatureStore, Shard, read_manifest, stored_layers
+from probe.vectors.words import Text, batches, pieces_at_once, states_of
 
 # Writer threads. At most this many shards are unwritten when the next computation starts, which bounds memory. On a
 # CPU, the cores are for the encoder. A GPU computes faster than a disk writes: on an H200, 80,000 words of BERT-base
@@ -72,9 +72,9 @@ def complete(
     """Extracts what a store of this corpus and encoder lacks."""
     store.hold()
     missing = store.missing()
-    if missing or store.manifest() is None:
+    if missing or read_manifest(store.directory) is None:
         store.prepare(missing)
-        texts = cut_texts(corpus, encoder, cfg)
+        texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
         report_empty_words(corpus, texts)
         if missing:  # of a finished store, they were damaged
             fill(store, missing, texts, encoder, cfg, device, model)

@@ -225,21 +225,15 @@ class FeatureStore:
     def missing(self) -> list[Shard]:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
-    def bytes_of(self, shards: Sequence[Shard], num_layers: int | None = None) -> int:
-        """Returns the bytes of `num_layers` layers of some shards; None: of all stored layers."""
+    def bytes_of(self, shards: Sequence[Shard]) -> int:
+        """Returns the bytes of all stored layers of some shards."""
         words = sum(shard.last - shard.first for shard in shards)
-        layers = len(self.layers) if num_layers is None else num_layers
-        return words * layers * self.hidden_size * ITEM_BYTES[self.dtype]
-
-    def why_no_room(self, shards: Sequence[Shard]) -> str | None:
-        """Returns why these shards do not fit on the disk, and what to type; None if they fit."""
-        reason = why_not_writable(self.directory, self.bytes_of(shards))
-        return reason and f"Features: {reason}. To use another folder: features.cache_dir=DIR."
+        return words * len(self.layers) * self.hidden_size * ITEM_BYTES[self.dtype]
 
     def prepare(self, shards: Sequence[Shard]) -> None:
         """Makes the store's folder and holds it. Raises UserError if these shards cannot be written there."""
-        if reason := self.why_no_room(shards):
-            raise UserError(reason)
+        if reason := why_not_writable(self.directory, self.bytes_of(shards)):
+            raise UserError(f"Features: {reason}. To use another folder: features.cache_dir=DIR.")
         self.directory.mkdir(parents=True, exist_ok=True)
         self.hold()
 
@@ -333,10 +327,6 @@ class FeatureStore:
             with contextlib.suppress(OSError):  # another process tidies too, or the store belongs to another user
                 if path.suffix == ".lock" or (is_half_written and path.stat().st_mtime <= yesterday):
                     path.unlink()
-
-    def manifest(self) -> dict[str, Any] | None:
-        """Returns the manifest; None if there is no valid one."""
-        return read_manifest(self.directory)
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:

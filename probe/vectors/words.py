@@ -127,11 +127,6 @@ class Text:
         ]
 
 
-def cut_texts(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> dict[str, Text]:
-    """Cuts every split of a corpus into pieces and windows."""
-    return {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
-
-
 @torch.inference_mode()
 def states_of(
     windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str

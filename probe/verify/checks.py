@@ -182,7 +182,7 @@ def _of_files(file: Path, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
         if predictions.exists():
             sha256 = sha256_of(read_regular(predictions))
             yield f"sha256 of {predictions.name}", written.predictions.get(split), sha256
-            (_, gold, predicted), _ = read_predictions(predictions)
+            gold, predicted = read_predictions(predictions)
             again |= record.task.sizes(gold)
             yield f"counts without {predictions.name}", columns, record.task.counts(gold, predicted)
         yield f"data.splits.{split}", size, size | {name: n for name, n in again.items() if name in size}

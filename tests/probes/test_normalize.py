@@ -19,7 +19,7 @@ from probe.probes.normalization import input_factor, normalization_of, restored_
 from probe.probes.selection import Selection, select
 from probe.probes.tagger import Tagger
 from probe.runs.identity import Layers, RunIdentity
-from probe.system.files import key_of
+from probe.system.files import key_of, to_jsonable
 from probe.vectors.store import FeatureStore
 
 HOW = ("layer", "train", "scale")
@@ -165,8 +165,8 @@ def test_a_run_without_normalizing_has_a_key_that_does_not_change():
 
 
 def test_records_state_only_a_normalization_that_there_is():
-    assert LayersConfig([1], "concat", "", "none").recorded == {"indices": [1], "combine": "concat", "name": ""}
-    assert LayersConfig([1], "concat", "", "scale").recorded["normalize"] == "scale"
+    assert to_jsonable(LayersConfig([1], "concat", "", "none")) == {"indices": [1], "combine": "concat", "name": ""}
+    assert to_jsonable(LayersConfig([1], "concat", "", "scale"))["normalize"] == "scale"
 
 
 def of_probe(num_layers: int, selection: Selection) -> Tagger:

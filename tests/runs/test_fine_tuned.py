@@ -106,7 +106,7 @@ def test_predictions_and_dev_loss_are_those_of_transformers(make: Make, monkeypa
     tokenizer, model = planned.encoder.tokenizer, tuned.model.eval()
     for name in ("dev", "test"):
         split = planned.corpus.splits[name]
-        (_, _, predicted), _ = read_predictions(tmp_path / f"out/predictions/{planned.record_path.stem}.{name}.conll")
+        _, predicted = read_predictions(tmp_path / f"out/predictions/{planned.record_path.stem}.{name}.conll")
         nats = []
         for words, tags, ours in zip(split.words, split.tags, predicted, strict=True):
             tokens = tokenizer(words, is_split_into_words=True, return_tensors="pt")

@@ -25,14 +25,8 @@ def test_the_interval_of_a_mean_is_scipys_of_students_t(values):
     assert interval(values) == pytest.approx([theirs.low, theirs.high], rel=1e-5)
 
 
-@pytest.mark.parametrize(("a", "b"), [(A, B), (A[:3], B[:2]), (A[:2], B[:2]), (A, [0.1, 0.9]), (A * 40, B)])
-def test_the_interval_of_a_difference_is_scipys_of_welchs_t(a, b):
-    theirs = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    assert interval(a, b) == pytest.approx([theirs.low, theirs.high], rel=1e-5)
-
-
 def test_the_interval_of_values_that_are_all_one_is_that_value():
-    assert interval([0.5, 0.5, 0.5], [0.6, 0.6]) == pytest.approx([-0.1, -0.1])
+    assert interval([0.5, 0.5, 0.5]) == [0.5, 0.5]
 
 
 def test_units_are_documents_or_blocks_of_neighbours():

@@ -12,7 +12,6 @@ from probe.runs.identity import Layers, RecordedCondition, RunIdentity
 from probe.runs.outputs import write_counts
 from probe.runs.records import (
     SCHEMA,
-    BySplit,
     Checksums,
     CorpusCounts,
     Epoch,
@@ -105,7 +104,7 @@ def make_record(
         config=Settings({}, {}, feature_settings, {}, probe, seed, "cpu"),
         data=RecordedData("demo", task, CorpusCounts(**(splits or dict.fromkeys(("train", "dev", "test"), COUNTS)))),
         encoder=RecordedEncoder("some/encoder", "folder x", {}, True, 6, 16),
-        features=RecordedFeatures(features, {}, "memory", BySplit(0, 0, 0)),
+        features=RecordedFeatures(features, {}, "memory", {"train": 0, "dev": 0, "test": 0}),
         layers=RecordedLayers(list(indices), combine, 16 * len(indices)),
         scores=SplitScores(made_scores(dev, task), made_scores(test, task)),
         sha256=Checksums("", {}),
@@ -135,9 +134,10 @@ def make_record(
 
 def expect(record: RunRecord) -> RequestedRun:
     """A record's run as a sweep asks for it."""
-    from probe.runs.frame import setting_of
+    from probe.runs.frame import run_of
 
-    return RequestedRun(record.key, record.row, record.identity, record.layers.width, setting_of(record))
+    setting = run_of(Path(), record).setting
+    return RequestedRun(record.key, record.row, record.identity, record.layers.width, setting)
 
 
 def results(folder: Path) -> dict[str, Any]:

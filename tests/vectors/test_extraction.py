@@ -21,7 +21,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.system import bfloat16
 from probe.vectors import extraction, words
 from probe.vectors.extraction import ensure_features
-from probe.vectors.store import FeatureStore
+from probe.vectors.store import FeatureStore, read_manifest
 
 
 def plain_forward(folder: Path, words: list[str], how: str = "first") -> torch.Tensor:
@@ -212,7 +212,7 @@ def test_words_without_pieces_keep_their_neighbours_in_place(tiny_encoder: Encod
     store = ensure_features(Corpus("odd", {"dev": split}), tiny_encoder, cfg, "cpu")
     expected = plain_forward(tiny_encoder.folder, ["the", "[UNK]", "bank"])
     torch.testing.assert_close(stored(store, "dev"), expected, atol=1e-5, rtol=0)
-    manifest = store.manifest()
+    manifest = read_manifest(store.directory)
     assert manifest is not None
     assert manifest["splits"]["dev"]["words_without_pieces"] == 1
     assert "text:1, word 2" in capsys.readouterr().err
