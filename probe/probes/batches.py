@@ -96,21 +96,13 @@ class TrainingBatches:
             yield from map(self.data.batch, pooled_batches(self.data.lengths, self.batch_size, self.generator))
 
 
-class EvaluationBatches:
+def evaluation_batches(data: TaggedWords) -> Iterator[Batch]:
     """Yields every sentence once, sorted by length."""
-
-    def __init__(self, data: TaggedWords) -> None:
-        self.data = data
-        self.chunks: list[list[int]] = [[]]
-        lengths = data.lengths.tolist()
-        for number in data.lengths.argsort(stable=True).tolist():
-            most = min(EVALUATION_SENTENCES, max(1, EVALUATION_WORDS // lengths[number]))
-            if len(self.chunks[-1]) >= most:
-                self.chunks.append([])
-            self.chunks[-1].append(number)
-
-    def __len__(self) -> int:
-        return len(self.chunks)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return (self.data.batch(torch.tensor(sentences)) for sentences in self.chunks)
+    chunks: list[list[int]] = [[]]
+    lengths = data.lengths.tolist()
+    for number in data.lengths.argsort(stable=True).tolist():
+        most = min(EVALUATION_SENTENCES, max(1, EVALUATION_WORDS // lengths[number]))
+        if len(chunks[-1]) >= most:
+            chunks.append([])
+        chunks[-1].append(number)
+    return (data.batch(torch.tensor(sentences)) for sentences in chunks)

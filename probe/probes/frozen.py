@@ -15,7 +15,7 @@ from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, deviations_in, normalization_of
-from probe.probes.selection import ADDED, REMEDY, adds_unlike, unlike_layers
+from probe.probes.selection import ADDED, REMEDY, unlike_layers
 from probe.probes.tagger import train_tagger
 from probe.probes.training import labels_of, make_deterministic
 from probe.system.machine import placement, resolve_device
@@ -34,8 +34,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     device = resolve_device(cfg.device)
     features, where, normalization = read_features(inputs, device, log)
     deviations = _deviations(inputs)
-    if deviations and adds_unlike(inputs.selection.combine, inputs.selection.normalize, deviations):
-        message = unlike_layers(inputs.selection.name, inputs.selection.combine, deviations)
+    if deviations and (message := unlike_layers(inputs.selection.name, inputs.selection.combine, deviations)):
         log(f"WARNING: {message}: {REMEDY}")
     read_s = time.perf_counter() - clock
     make_deterministic(device)

@@ -80,19 +80,12 @@ def presets_of(num_layers: int, hidden_size: int) -> list[Selection]:
     return found
 
 
-def ratio_of(deviations: Sequence[float]) -> float:
-    """Returns the largest deviation divided by the smallest."""
-    return max(deviations) / max(min(deviations), 1e-12)
-
-
-def adds_unlike(combine: str, normalize: str | None, deviations: Sequence[float] | None) -> bool:
-    """Returns whether layers of these deviations are added without normalization though they differ much in scale."""
-    return combine in ADDED and normalize is None and bool(deviations) and ratio_of(deviations or [1]) > UNLIKE
-
-
-def unlike_layers(row: str, combine: str, deviations: Sequence[float]) -> str:
-    """Describes a row that adds up layers of these deviations, for a warning."""
+def unlike_layers(row: str, combine: str, deviations: Sequence[float]) -> str | None:
+    """Describes a row that adds up layers of these deviations, for a warning; None if they differ little in scale."""
+    ratio = max(deviations) / max(min(deviations), 1e-12)
+    if ratio <= UNLIKE:
+        return None
     return (
         f"{row}: the {combine} adds layers whose deviations per feature differ by a factor of "
-        f"{ratio_of(deviations):.1f} ({min(deviations):.3g} to {max(deviations):.3g}), so the larger ones dominate"
+        f"{ratio:.1f} ({min(deviations):.3g} to {max(deviations):.3g}), so the larger ones dominate"
     )

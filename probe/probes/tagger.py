@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from probe.config import LINEAR, ProbeConfig
 from probe.data.tags import Tags
-from probe.probes.batches import UNCOUNTED, Batch, EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probes.batches import UNCOUNTED, Batch, TaggedWords, TrainingBatches, evaluation_batches
 from probe.probes.combine import mix
 from probe.probes.fitting import Mix
 from probe.probes.networks import Dropout, network_of
@@ -83,7 +83,7 @@ class Tagger(nn.Module):
         self.eval()
         ids = torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)  # the last one is padding's
         losses = []
-        for batch in EvaluationBatches(data):
+        for batch in evaluation_batches(data):
             scores = self(batch)
             ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
             losses.append(self.loss(scores, batch, "sum"))

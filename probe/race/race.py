@@ -96,8 +96,7 @@ def run_race(
         if not state.todo:
             return state.failed
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
-        outcome = make_runs(wanted, crew, log, in_race=True)
-        reasons = dict(outcome.failed)
+        reasons = dict(make_runs(wanted, crew, log, in_race=True))
         for cell in state.todo:
             if run_of(cell) is None:  # recorded as failed, otherwise this round would repeat forever
                 why = reasons.get(label_of(cell[0], identities[cell]))

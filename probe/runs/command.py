@@ -77,21 +77,22 @@ def train(arguments: list[str]) -> int:
 def _train_sweep(configs: Sequence[Config], command: str) -> int:
     """Trains every run of a sweep, writes and prints its tables, and returns the exit code."""
     from probe.report.page import page_line
-    from probe.runs.sweep import run_sweep
+    from probe.runs.sweep import crew_of, make_runs
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
     if not is_child():
         _screen_first(configs, command)
-    outcome = run_sweep(configs, command, functools.partial(print, flush=True))
+    with crew_of(command) as crew:
+        failed = make_runs(configs, crew, functools.partial(print, flush=True))
     if is_child():
         return 0
     bad, rows_of = 0, {}
-    for folder in outcome.folders:
+    for folder in sorted({Path(cfg.results_dir) for cfg in configs}):
         bad |= report_bad_records(folder)
         rows_of[folder] = build_rows(folder, configs[0].margin)
         print(f"\n{render(rows_of[folder], 'text')}\nRecords and tables: {folder}")
-    for label, reason in outcome.failed:
+    for label, reason in failed:
         print(f"failed: {label}: {reason}", file=sys.stderr)
     for folder, rows in rows_of.items():
         lock = folder / "logs" / "end.lock"
@@ -100,7 +101,7 @@ def _train_sweep(configs: Sequence[Config], command: str) -> int:
                 write_tables(folder, rows)
                 print(page_line(folder, rows), flush=True)
                 lock.unlink(missing_ok=True)
-    return 1 if outcome.failed or bad else 0
+    return 1 if failed or bad else 0
 
 
 def _screen_first(configs: Sequence[Config], command: str) -> None:

@@ -52,14 +52,6 @@ MOST_DEATHS = 2  # of a run in one launch: if it needs too much memory, it would
 COMMITS = "LAYER_PROBE_COMMITS"  # what names on the Hub mean to all processes of a launch
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """Holds what came of a sweep: its folders of results, and name and reason of each run that failed."""
-
-    folders: list[Path]
-    failed: list[tuple[str, str]]
-
-
 def scores_line(record: RunRecord, dev_only: bool = False) -> str:
     """Writes a run's scores in one line."""
     scores = {"dev": record.scores.dev} | ({} if dev_only else {"test": record.scores.test})
@@ -75,20 +67,12 @@ def crew_of(command: str) -> Crew:
     return Crew(command)
 
 
-def run_sweep(configs: Sequence[Config], command: str, log: Callable[[str], None] = print) -> Outcome:
-    """Makes the runs that are not done, alone or with `jobs` children, and returns when all are over.
-
-    Raises UserError for what cannot be planned.
-    """
-    with crew_of(command) as crew:
-        return make_runs(configs, crew, log)
-
-
 def make_runs(
     configs: Sequence[Config], crew: Crew, log: Callable[[str], None] = print, in_race: bool = False
-) -> Outcome:
-    """Extracts what is missing, makes runs with the crew, and returns when all are over. A child only makes runs.
+) -> list[tuple[str, str]]:
+    """Extracts what is missing, makes the runs that are not done with the crew, and returns when all are over.
 
+    Returns name and reason of each run that failed. A child only makes runs.
     in_race: no test score is shown; their records have it all the same. Raises UserError for what cannot be planned.
     """
     plans = [*{(one.results_dir, one.identity.key): one for one in map(plan, configs)}.values()]
@@ -123,7 +107,7 @@ def make_runs(
         crew.work(queue.is_empty, MOST_DEATHS * len(plans), replace=not queue.has_locks)
     for folder in folders:
         prepare_results(folder)
-    return Outcome(folders, queue.failed())
+    return queue.failed()
 
 
 def _times_died(planned: Plan) -> int:

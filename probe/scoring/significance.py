@@ -22,25 +22,23 @@ FEWEST_UNITS = 15  # effective; with fewer, or less equal ones, too many rows ar
 
 @dataclass(frozen=True)
 class Cell:
-    """Holds a row's score over its seeds, as fractions: mean, sample standard deviation, range, 95 % interval.
+    """Holds a row's score over its seeds, as fractions: mean, sample standard deviation, 95 % interval.
 
     A value is None if there are too few seeds for it.
     """
 
     mean: float | None
     std: float | None
-    min: float | None
-    max: float | None
     interval: list[float] | None
 
 
 def summary(values: Sequence[float]) -> Cell:
     """Summarises the scores of several seeds."""
     if not values:
-        return Cell(None, None, None, None, None)
+        return Cell(None, None, None)
     many = len(values) > 1
     std = float(np.std(values, ddof=1)) if many else None
-    return Cell(float(np.mean(values)), std, min(values), max(values), interval(values) if many else None)
+    return Cell(float(np.mean(values)), std, interval(values) if many else None)
 
 
 def interval(values: Sequence[float]) -> list[float]:

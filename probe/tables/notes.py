@@ -9,7 +9,7 @@ from probe.conditions import CONDITIONS, MAIN
 from probe.config import LINEAR
 from probe.data.warnings import on_shared
 from probe.probes.kinds import PROBES, describe_probe
-from probe.probes.selection import REMEDY, adds_unlike, unlike_layers
+from probe.probes.selection import REMEDY, unlike_layers
 from probe.system.format import first_few, percent, short_name, with_encoder
 from probe.tables.columns import COLUMNS
 from probe.tables.labels import BEST
@@ -182,9 +182,8 @@ def _scale_notes(rows: Sequence[Row]) -> list[str]:
     """Names the rows that add up layers of unlike scale, where their records know it."""
     found = {}
     for row in rows:
-        layers = row.identity.layers
         for record in row.records.values():
-            deviations = record.layers.deviations
-            if deviations and adds_unlike(layers.combine, layers.normalize, deviations):
-                found[row.title] = unlike_layers(row.title, layers.combine, deviations)
+            of = record.layers
+            if of.deviations and (message := unlike_layers(row.title, of.combine, of.deviations)):
+                found[row.title] = message
     return [f"scale: {'; '.join(found.values())}: {REMEDY}."] if found else []

@@ -24,20 +24,8 @@ from probe.system.format import short_name
 from probe.system.grouping import group_by
 from probe.tables.labels import label_rows
 from probe.tables.notes import main_row, setting_of
+from probe.tables.paper import PAPER
 from probe.tables.row import Row
-
-# The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
-PAPER_ORDER = (
-    "embeddings",
-    "second_to_last",
-    "last",
-    "sum_last_four",
-    "mean_last_four",
-    "mix_last_four",
-    "concat_last_four",
-    "sum_all",
-    "mix_all",
-)
 
 
 def results_folder(folder: Path) -> Path:
@@ -133,7 +121,7 @@ def best_rate(tried: Mapping[float, Records]) -> float:
 
 def _rank(name: str) -> int:
     """Ranks a row's name in the table. Of two names of one row that of the paper is shown."""
-    return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
+    return [*PAPER].index(name) if name in PAPER else len(PAPER)
 
 
 def _beside_frozen(rows: Sequence[Row]) -> list[list[Row]]:

@@ -29,7 +29,7 @@ import torch
 from training import Packed, bare_epoch
 
 from probe.data.corpus import Corpus, load_corpus
-from probe.probes.batches import EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probes.batches import TaggedWords, TrainingBatches, evaluation_batches
 from probe.probes.combine import read_selection
 from probe.probes.schedule import passes
 from probe.runs.plan import plan
@@ -97,7 +97,7 @@ def packed_epoch(settings: list[str]) -> float:
     model.eval()
     clock = time.perf_counter()
     with torch.inference_mode():
-        for batch in EvaluationBatches(dev):
+        for batch in evaluation_batches(dev):
             model.loss(batch)
     return seconds + time.perf_counter() - clock
 

@@ -14,7 +14,7 @@ from support.commands import TINY
 from support.inputs import make_bert, overrides, plain_encoder, stored
 
 from probe.probes.normalization import deviations_in
-from probe.probes.selection import adds_unlike, ratio_of
+from probe.probes.selection import unlike_layers
 from probe.runs.plan import plan
 from probe.runs.records import load_records
 from probe.runs.run import extract, run
@@ -49,7 +49,7 @@ def test_a_layers_scale_is_the_deviation_of_its_features(typed: Callable, given:
     deviations = deviations_in(store, store.layers)
     train = stored(store, "train").double().numpy()  # (L + 1, W, H)
     assert deviations == pytest.approx([layer.var(0).mean() ** 0.5 for layer in train])
-    assert ratio_of(deviations[4:]) > 5
+    assert unlike_layers("sum_4_5", "sum", deviations[4:])
 
 
 @pytest.mark.usefixtures("short_epochs")
@@ -63,7 +63,7 @@ def test_adding_unlike_layers_is_reported_in_run_record_and_table(typed: Callabl
             continue
         assert record.layers.deviations is not None
         assert record.layers.deviations[1] / record.layers.deviations[0] > 5
-        assert adds_unlike(record.layers.combine, None, record.layers.deviations)
+        assert unlike_layers(record.row, record.layers.combine, record.layers.deviations)
     shown = typed("table", "out").stdout
     (note,) = [line for line in shown.splitlines() if "layers.normalize=" in line]
     assert "sum_4_5:" in note

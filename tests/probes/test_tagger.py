@@ -14,7 +14,7 @@ from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.tasks.spans import span_f1
 from probe.probes import batches, schedule
-from probe.probes.batches import EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probes.batches import TaggedWords, TrainingBatches, evaluation_batches
 from probe.probes.combine import Streamed, read_selection
 from probe.probes.networks import BiLSTM, Dropout, mirrored
 from probe.probes.selection import Selection, select
@@ -180,7 +180,7 @@ def test_each_pass_of_an_epoch_shows_every_sentence_in_new_batches():
 
 def test_batch_points_each_word_at_its_own_vector_and_label():
     data = made(25, 4)
-    for batch in EvaluationBatches(data):
+    for batch in evaluation_batches(data):
         for column in range(batch.rows.shape[1]):
             length = int(batch.words[:, column].sum())
             start = int(batch.rows[0, column])
@@ -194,11 +194,10 @@ def test_a_long_sentence_does_not_inflate_its_batch(monkeypatch: pytest.MonkeyPa
     tags = [["O"] * length for length in (3, 240, 3, 60, 50, 3, 49)]
     words = sum(map(len, tags))
     shapes, rows = [], []
-    for batch in (made := EvaluationBatches(TaggedWords(torch.zeros(words, 2), tags, {"O": 0}))):
+    for batch in evaluation_batches(TaggedWords(torch.zeros(words, 2), tags, {"O": 0})):
         shapes.append(tuple(batch.words.shape))
         rows += batch.rows[batch.words].tolist()
     assert shapes == [(3, 3), (50, 2), (60, 1), (240, 1)]
-    assert len(made) == 4
     assert sorted(rows) == list(range(words)), "every word once"
 
 
@@ -240,7 +239,7 @@ def test_training_on_streamed_features_gives_the_same_bits(tiny_corpus: Corpus, 
 def test_batches_are_on_the_device_wherever_the_features_lie():
     data = made(20, 8)
     elsewhere = TaggedWords(data.features, data.tags, {label: i for i, label in enumerate(LABELS)}, device="meta")
-    for batch in (next(iter(EvaluationBatches(elsewhere))), next(iter(TrainingBatches(elsewhere, 8, 1)))):
+    for batch in (next(evaluation_batches(elsewhere)), next(iter(TrainingBatches(elsewhere, 8, 1)))):
         assert {tensor.device.type for tensor in batch} == {"meta"}
 
 

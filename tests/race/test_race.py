@@ -22,7 +22,6 @@ from probe.race.rule import VERSION, Race, Rules
 from probe.race.spec import RACE, Entry, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
 from probe.runs.plan import Plan, plan
 from probe.runs.run import make
-from probe.runs.sweep import Outcome
 from probe.runs.sweep_plan import read_expected
 from probe.screening.candidates import Candidate
 from probe.system.files import write_json
@@ -168,10 +167,10 @@ def test_a_round_of_which_nothing_comes_is_not_run_without_end(
     """Also of a control, whose runs have longer names; and where nobody says why."""
     rounds: list[int] = []
 
-    def fails(configs: list[Config], *_arguments: object, **_settings: object) -> Outcome:
+    def fails(configs: list[Config], *_arguments: object, **_settings: object) -> list[tuple[str, str]]:
         assert not rounds, "the same round again"
         rounds.append(len(configs))
-        return Outcome([], [(plan(cfg).label, "no memory") for cfg in configs] if told else [])
+        return [(plan(cfg).label, "no memory") for cfg in configs] if told else []
 
     monkeypatch.setattr("probe.race.race.make_runs", fails)
     typed(*race("layer_0", "concat_0_5"), *settings, "condition=control")

@@ -55,6 +55,6 @@ def test_what_neighbouring_blocks_have_in_common_adds_to_the_variance():
 
 
 def test_a_summary_says_nothing_of_spread_for_one_seed():
-    assert summary([0.5]) == Cell(mean=0.5, std=None, min=0.5, max=0.5, interval=None)
+    assert summary([0.5]) == Cell(mean=0.5, std=None, interval=None)
     assert summary([]).mean is None
     assert summary(A).std == pytest.approx(np.std(A, ddof=1))
