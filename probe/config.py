@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from probe.system.format import closest
+from probe.system.format import closest, suggestion
 
 COMBINES = ("sum", "mean", "concat", "mix", "none")
 PRECISIONS = ("float32", "bfloat16")
@@ -33,9 +33,7 @@ def unknown(what: str, word: str, known: Collection[str]) -> UserError:
 
     what: what was typed, or the setting that holds the name.
     """
-    close = closest(word, known)
-    hint = f" Did you mean {close}?" if close else ""
-    return UserError(f"{what}: there is no {word!r}.{hint} There are: {', '.join(known)}.")
+    return UserError(f"{what}: there is no {word!r}.{suggestion(word, known)} There are: {', '.join(known)}.")
 
 
 def one_of(name: str, value: str, allowed: Collection[str]) -> None:

@@ -26,7 +26,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import check_states, load_model, outputs
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
-from probe.system.format import closest
+from probe.system.format import suggestion
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import report_empty_words, report_encoder
 from probe.vectors.words import Text, Window, kept_pieces, to_tensors, word_states
@@ -216,8 +216,7 @@ def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> 
         if other.casefold() == word.casefold()
     ]
     if len(occurrences) < 2:
-        close = closest(word, sorted({other for reading in readings for other in reading.words} - {word}))
-        hint = f" Did you mean {close}?" if close else ""
+        hint = suggestion(word, sorted({other for reading in readings for other in reading.words} - {word}))
         raise UserError(f"--word {word}: expected 2 occurrences or more, found {len(occurrences)}.{hint}")
     vectors = torch.stack([readings[occurrence.text].vectors[occurrence.word] for occurrence in occurrences])
     layers = vectors.transpose(0, 1).contiguous()  # (L + 1, n, H)

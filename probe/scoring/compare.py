@@ -55,19 +55,6 @@ class Sample:
     looks: Sequence[int] = ()
 
 
-@dataclass(frozen=True)
-class Components:
-    """Holds standard deviations of a row's score.
-
-    They are over runs (the model that a seed gives), over seed x text, and over the text (of the mean of the row's
-    runs). None if there are no counts, or a single seed.
-    """
-
-    run: float | None
-    seed_text: float | None
-    text: float | None
-
-
 def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Estimates the variance of a single run of each row: the larger of its own and the pooled one.
 
@@ -98,8 +85,8 @@ class Comparison:
     """Compares the rows of one split. All scores are fractions.
 
     means, n: (K,). variances: (K,), of a single run over seeds. text: (K, K), covariance over the text of the rows'
-    means, without the interaction of seeds and text. over_text: whether there were counts; without them, intervals are
-    over seeds only.
+    means, without the interaction of seeds and text. seed_text: (K,), this interaction, a part of `variances`.
+    over_text: whether there were counts; without them, intervals are over seeds only.
     """
 
     def __init__(self, rows: Sequence[Sample]) -> None:
@@ -117,10 +104,10 @@ class Comparison:
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
         self.text = np.zeros((len(rows), len(rows)))
-        self._seed_text = np.zeros(len(rows))
+        self.seed_text = np.zeros(len(rows))
         self._text_freedom = MOST_FREEDOM
         if self.over_text:
-            self.text, self._seed_text = _over_text(influences)
+            self.text, self.seed_text = _over_text(influences)
             self._text_freedom = _freedom(influences, self.text)
 
     @property
@@ -201,16 +188,6 @@ class Comparison:
         root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
         true = self.means + np.random.default_rng(0).standard_normal((LOSSES, rows)) @ root
         return np.asarray((true.max(1, keepdims=True) - true).mean(0))
-
-    def components(self, row: int) -> Components:
-        if not self.over_text:
-            return Components(None, None, None)
-        text = float(np.sqrt(max(0.0, self.text[row, row])))
-        if self.n[row] < 2:
-            return Components(None, None, text)
-        seed_text = float(self._seed_text[row])
-        run = max(0.0, float(self.variances[row]) - seed_text)
-        return Components(float(np.sqrt(run)), float(np.sqrt(seed_text)), text)
 
     def _errors_of(self, a: int) -> np.ndarray:
         """Returns the squared errors of the differences between row a and each row: (K,)."""

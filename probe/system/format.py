@@ -63,9 +63,14 @@ def reason_of(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+def closest(word: str, known: Iterable[str]) -> str | None:
     """Finds the most similar word, for one that was mistyped; None if there is none."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Asks in a sentence, after a blank, whether the most similar word was meant; "" if there is none."""
+    return f" Did you mean {close}?" if (close := closest(word, known)) else ""
 
 
 def short_name(encoder: str) -> str:

@@ -15,7 +15,7 @@ from probe.conditions import MAIN
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.system.files import read_regular, write_json
-from probe.system.format import closest, percent
+from probe.system.format import percent, suggestion
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware
 from probe.tables.labels import BEST
@@ -58,8 +58,8 @@ def parse_budget(text: str) -> tuple[str, float]:
     """Returns the name and the limit of NAME=NUMBER. Raises UserError."""
     name, _, number = text.partition("=")
     if name not in BUDGETS:
-        hint = f" Did you mean {close}?" if (close := closest(name, BUDGETS)) else ""
-        raise UserError(f"--budget {text}: expected NAME=NUMBER with one of {', '.join(BUDGETS)}.{hint}")
+        names = ", ".join(BUDGETS)
+        raise UserError(f"--budget {text}: expected NAME=NUMBER with one of {names}.{suggestion(name, BUDGETS)}")
     with contextlib.suppress(ValueError):
         if (limit := float(number)) > 0:
             return name, limit

@@ -22,7 +22,7 @@ from probe.data.task import Task
 from probe.runs.frame import names_of, run_of
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_records
-from probe.system.format import closest
+from probe.system.format import suggestion
 from probe.tables.rows import results_folder
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
@@ -47,7 +47,7 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     fitting = {file: record for file, record in fitting.items() if record.sha256.weights} or fitting
     if len({names[file][-1] for file in fitting}) != 1:
         known = sorted({own[-1] for own in names.values()})
-        hint = f" Did you mean {close}?" if row and (close := closest(row, known)) else ""
+        hint = suggestion(row, known) if row else ""
         asked = f"--row {row or 'NAME'} --seed {seed or 'S'}"
         raise UserError(f"{folder}: {asked}: expected one of the rows {'; '.join(known)}.{hint}")
     if len({run_of(file, record).row for file, record in fitting.items()}) > 1:

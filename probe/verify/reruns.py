@@ -17,7 +17,7 @@ from probe.runs.plan import plan
 from probe.runs.records import RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores
 from probe.system.files import short, to_jsonable
-from probe.system.format import closest
+from probe.system.format import suggestion
 from probe.tables.rows import results_folder
 from probe.verify.checks import Check, unequal
 
@@ -106,7 +106,7 @@ def choose_runs(folder: Path, row: str | None, seed: int | None, sample: int | N
     if not chosen:
         known = sorted({own[-1] for own in names})
         of_seed = "" if seed is None else f" and seed {seed}"
-        hint = f" Did you mean {close}?" if row and row not in known and (close := closest(row, known)) else ""
+        hint = suggestion(row, known) if row and row not in known else ""
         raise UserError(f"{folder} has no record of row {row or 'any'}{of_seed}.{hint} Rows: {'; '.join(known)}.")
     return chosen if sample is None or sample >= len(chosen) else random.SystemRandom().sample(chosen, sample)
 

@@ -274,10 +274,9 @@ def text_study(text: Text, tables: int, seed: int = 0) -> dict[str, Any]:
 def noise_of(folder: str, task: str | None = None) -> Noise:
     """The mean variances of a committed folder's rows on dev."""
     compared, _ = compared_rows(folder, task)
-    parts = [compared.components(row) for row in range(len(compared.n))]
-    pairs = [compared.error_parts(a, b)[1] / 2 for a, b in itertools.combinations(range(len(parts)), 2)]
-    run, both = (float(np.mean([getattr(part, name) ** 2 for part in parts])) ** 0.5 for name in ("run", "seed_text"))
-    return Noise(run, both, float(np.median(pairs)) ** 0.5)
+    pairs = [compared.error_parts(a, b)[1] / 2 for a, b in itertools.combinations(range(len(compared.n)), 2)]
+    run = float(np.mean(np.maximum(0.0, compared.variances - compared.seed_text))) ** 0.5
+    return Noise(run, float(np.mean(compared.seed_text)) ** 0.5, float(np.median(pairs)) ** 0.5)
 
 
 def compared_rows(folder: str, task: str | None = None) -> tuple[Comparison, list[Row]]:

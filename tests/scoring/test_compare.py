@@ -17,7 +17,7 @@ import scipy.stats
 
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring import compare
-from probe.scoring.compare import Comparison, Components, Sample, detectable, seed_variances
+from probe.scoring.compare import Comparison, Sample, detectable, seed_variances
 from probe.scoring.significance import influence
 from probe.tables.rows import build_rows
 
@@ -178,10 +178,9 @@ def test_errors_over_the_text_are_those_of_a_jackknife():
         alone = over_text - both[a] / len(f1[a]) - both[b] / len(f1[b])
         assert compared.error_parts(a, b)[1] == pytest.approx(max(0.0, alone), rel=0.1, abs=0.03 * over_text)
     for row, own in enumerate(f1):
-        parts = compared.components(row)
-        assert parts.seed_text == pytest.approx(math.sqrt(both[row]), rel=0.05)
+        assert math.sqrt(compared.seed_text[row]) == pytest.approx(math.sqrt(both[row]), rel=0.05)
         alone = jackknife_variance(own.mean(0)) - both[row] / len(own)
-        assert parts.text == pytest.approx(math.sqrt(alone), rel=0.05)
+        assert math.sqrt(compared.text[row, row]) == pytest.approx(math.sqrt(alone), rel=0.05)
 
 
 def test_the_influence_of_documents_is_how_f1_moves_without_them():
@@ -204,7 +203,7 @@ def test_what_seeds_and_text_do_together_is_counted_once():
     text = np.mean([table.text.diagonal().mean() for table in tables])
     assert pooled == pytest.approx(known, rel=0.05)
     assert abs(text) < 0.03 * known
-    assert np.mean([table.components(0).seed_text for table in tables]) == pytest.approx(sd, rel=0.03)
+    assert np.mean([table.seed_text[0] ** 0.5 for table in tables]) == pytest.approx(sd, rel=0.03)
     squared = np.mean([sum(table.error_parts(0, 1)) for table in tables])
     assert 2 * known < squared < 1.5 * 2 * known, "the larger of two variances, but not the sum of two parts"
 
@@ -216,7 +215,7 @@ def test_only_the_texts_effect_between_rows_counts():
     assert over_text == pytest.approx(2 * 0.01**2, rel=0.06)
     shared = np.mean([table.text[0, 1] for table in tables])
     assert shared == pytest.approx(0.03**2, rel=0.1)
-    text = np.sqrt(np.mean([table.components(1).text ** 2 for table in tables]))  # type: ignore[operator]
+    text = np.sqrt(np.mean([table.text[1, 1] for table in tables]))
     assert text == pytest.approx(math.hypot(0.01, 0.03), rel=0.05)
 
 
@@ -276,7 +275,7 @@ def test_where_counts_are_missing_errors_are_over_seeds_alone():
         assert not compared.over_text
         assert compared.error(0, 1) < Comparison(whole).error(0, 1)
         assert compared.error_parts(0, 2)[1] == 0.0
-        assert compared.components(0) == Components(None, None, None)
+        assert not compared.seed_text.any()
     shorter = [*whole[:2], Sample(whole[2].scores, whole[2].influence[:, :-1])]  # type: ignore[index]
     assert not Comparison(shorter).over_text
 
