@@ -26,8 +26,8 @@ class Difference:
     """Holds the difference of two rows in one score, fractions.
 
     score: dev or test, and of what: the headline, or the F1 of a type. n: seeds of both. difference: a - b. low, high:
-    its 95 % interval, and p, two-sided, of no difference; None where both rows have one seed. over: what they cover:
-    `seeds and text`, or `seeds` where counts are missing.
+    its 95 % interval, and p, two-sided, of no difference; None where no seed differs from another. over: what they
+    cover: `seeds and text`, or `seeds` where counts are missing.
     """
 
     rows: str
@@ -73,7 +73,7 @@ def row_differences(
 def _reconciled(a: Row, b: Row, dev: Difference, rows: Sequence[Row]) -> str:
     """Says what two rows alone show on dev, and why their table, with these rows, may show less."""
     if dev.p is None:
-        return "One seed of each row shows no difference."
+        return "Nothing says how sure this difference is: there is one seed of each row, or no seed differs."
     higher, lower = (a, b) if dev.difference >= 0 else (b, a)
     text = f"Alone, {higher.full_name} is {'' if dev.p <= 1 - CONFIDENCE else 'not shown to be '}better"
     text += f" than {lower.full_name} on dev (p {_probability(dev.p, '= ')})."
@@ -138,7 +138,8 @@ def render_differences(found: Sequence[Difference], above: list[str], form: str)
         [one.rows, one.score, one.n, percent(one.a), percent(one.b), signed(one.difference), *_interval(one)]
         for one in found
     ]
-    below = "95 %: of the difference of these two rows alone, over seeds and text (*: over seeds alone). p: two-sided."
+    below = "95 %: of the difference of these two rows alone, over seeds and text (*: over seeds alone; "
+    below += "not known: no seeds that differ). p: two-sided."
     headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
     return TextTable(headers, lines, [True, True, *[False] * 6], above, [below], label="tab:difference").render(form)
 

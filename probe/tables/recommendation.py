@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
 from probe.probes.kinds import describe_probe
-from probe.system.format import first_few, format_count, percent, short_name
+from probe.system.format import first_few, format_count, percent, pluralize, short_name
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
 
@@ -65,21 +65,22 @@ def sentence(rows: Sequence[Row]) -> str:
     use, best, record = found.use, found.best, found.use.record
     ranked = [row for row in rows if row.behind]
     dropped = sum(row.label == ELIMINATED for row in rows)
-    others = f"{dropped} others, dropped by a race, are not among them; " * bool(dropped)
+    others = f"not among them: {pluralize(dropped, 'row')} that a race dropped; " * bool(dropped)
     least, most = min(row.n for row in ranked), max(row.n for row in ranked)
     seeds, score = f"{least}{f' to {most}' if most > least else ''} seeds each", use.task.score
     sizes = ", ".join(f"{split} {getattr(record.data.splits, split).sentences:,}" for split in ("train", "dev", "test"))
     epochs = max(len(run.curve) for row in ranked for run in row.records.values())
-    scale = f"layers.normalize={use.identity.layers.normalize}, " * bool(use.identity.layers.normalize)
-    training = f"{describe_probe(use.setting.probe)} ({scale}at most {epochs} epochs)"
+    scales = {str(row.identity.layers.normalize) for row in ranked}
+    scale = f"layers.normalize={scales.pop()}, " if len(scales) == 1 and use.identity.layers.normalize else ""
+    training = f"{describe_probe(use.setting.probe)} ({scale}trained for up to {epochs} epochs)"
     setting = f"{training} on {use.setting.data} ({sizes} sentences; {seeds})"
     scored = f"dev {score} {percent(use.dev_mean)}, test {score} {percent(use.cell('test').mean or 0.0)}"
     cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
-    behind = f"at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "not behind"
+    behind = f"lies at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "is not behind"
     over = f"seeds and text ({use.units})" if use.over_text else "seeds"
     return (
         f"Of {len(ranked)} choices of layers of {short_name(use.setting.encoder)} as features for a {setting}, "
-        f"{use.title} ({scored}) {cheapest}lies {behind} the truly best of them ({others}chosen on dev; 95 % "
+        f"{use.title} ({scored}) {cheapest}{behind} the truly best of them ({others}chosen on dev; 95 % "
         f"confidence for all rows at once over {over}; multiple comparisons with the best, Hsu 1984)."
     )
 
@@ -122,8 +123,9 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
         yield f"No row is shown to lie within {margin} of the truly best one."
     if undecided:
         likely = min(undecided, key=lambda row: row.loss or 0.0)
-        loses = f"{likely.title} is expected to lose {percent(likely.loss or 0.0)} points"
-        yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}; {loses}."
+        loses = f"is expected to lose {percent(likely.loss or 0.0)} points"
+        loses = f", which {loses}" if len(undecided) == 1 else f"; {likely.title} {loses}"
+        yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}{loses}."
         yield _effort(likely)
 
 

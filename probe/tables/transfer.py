@@ -110,12 +110,11 @@ def table_names(rows: Sequence[Row]) -> list[str]:
     ]
     differ = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
     named = [", ".join(part for part, shown in zip(own, differ, strict=True) if shown) for own in parts]
-    places = [next(iter(row.records)).parent.parent.name for row in rows]
-    if len(set(places)) == 1:
-        places = [row.table for row in rows]
-    return [
-        name if named.count(name) == 1 else f"{name} {place}".strip() for name, place in zip(named, places, strict=True)
-    ]
+    folders = [next(iter(row.records)).parent.parent.name for row in rows]
+    for places in [folders] * (len(set(folders)) > 1) + [[row.table for row in rows]]:
+        of_each = zip(named, places, strict=True)
+        named = [name if named.count(name) == 1 else f"{name} {place}".strip() for name, place in of_each]
+    return named
 
 
 def matrix(found: Sequence[Loss]) -> tuple[list[str], list[str], dict[tuple[str, str], Loss]]:
