@@ -27,6 +27,7 @@ from probe.system.format import first_few, percent, reason_of, short_name
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures
 from probe.tables.formats import table, task_tables, write_tables
+from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows, results_folder
@@ -136,7 +137,7 @@ def _table(rows: Sequence[Row], figures: Sequence[Mapping[str, Any]]) -> dict[st
     return {
         "id": rows[0].table,
         "sentence": recommend(rows).text,
-        "name": main.above[0].split(". ")[0],
+        "name": heading(rows),
         "main": main,
         "more": table(rows, [name for name in choose_columns(MORE, rows) if name != "encoder" or rows[0].encoder]),
         "figure": next((figure for figure in figures if figure["table"] == rows[0].table), None),

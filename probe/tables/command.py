@@ -97,7 +97,7 @@ def table(arguments: list[str]) -> int:
     from probe.tables.budget import parse_budget, within_budget
     from probe.tables.difference import folder_differences, render_differences, row_differences
     from probe.tables.formats import render
-    from probe.tables.notes import main_row, setting_of
+    from probe.tables.notes import heading
     from probe.tables.recommendation import sentence
     from probe.tables.row import tables_of
     from probe.tables.rows import build_rows
@@ -115,10 +115,10 @@ def table(arguments: list[str]) -> int:
         )
     elif options.budget:
         name, limit = parse_budget(options.budget)
-        tables = tables_of(build_rows(folders[0], options.margin))
+        tables, speed_of = tables_of(build_rows(folders[0], options.margin)), _speed_of(overrides)
         for rows in tables:
-            head = f"{', '.join([setting_of(rows), *main_row(rows).apart])}: " * (len(tables) > 1)
-            print(head + within_budget(rows, name, limit, _speed_of(overrides)))
+            head = f"{heading(rows)}: " * (len(tables) > 1)
+            print(head + within_budget(rows, name, limit, speed_of))
     elif options.sentence:
         print("\n".join(map(sentence, tables_of(build_rows(folders[0], options.margin)))))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from probe.system.format import closest, percent
 from probe.tables.columns import signed
 from probe.tables.formats import TextTable, as_csv, as_json
 from probe.tables.labels import BEST, UNCONVERGED
-from probe.tables.notes import caption
+from probe.tables.notes import heading
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows
 from probe.tables.transfer import table_names
@@ -57,23 +57,23 @@ def row_differences(
             raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(known)}.")
     tables = [{row.full_name: row for row in table} for table in tables_of(every)]
     tables = [table for table in tables if table.keys() >= {*names}] or [known]
-    pairs = [(table[names[0]], table[names[1]]) for table in tables]
     found, above = [], []
-    for title, (a, b) in zip(table_names([a for a, _ in pairs]), pairs, strict=True):
+    for title, table in zip(table_names([table[names[0]] for table in tables]), tables, strict=True):
+        a, b = (table[name] for name in names)
         if a.task != b.task:
             raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
         head = f"{title}: " * bool(title)
         own = list(_differences(f"{head}{a.full_name} - {b.full_name}", a, b, [None, *a.record.scores.dev.per_type]))
         found += own
-        above.append(head + _reconciled(a, b, own[0], [row for row in every if row.table == a.table == b.table]))
-    of_one = f" {caption([a]).split('. ')[0]}." * (len(pairs) == 1)
+        above.append(head + _reconciled(a, b, own[0], table.values() if a.table == b.table else ()))
+    of_one = f" {heading([a])}." * (len(tables) == 1)
     return found, [*above, f"A: {a.full_name}. B: {b.full_name}.{of_one}"]
 
 
-def _reconciled(a: Row, b: Row, dev: Difference, rows: Sequence[Row]) -> str:
+def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
     """Says what two rows alone show on dev, and why their table, with these rows, may show less."""
     if dev.p is None:
-        return "Nothing says how sure this difference is: there is one seed of each row, or no seed differs."
+        return "How sure this difference is cannot be said: each row has one seed, or all its seeds have one score."
     higher, lower = (a, b) if dev.difference >= 0 else (b, a)
     text = f"Alone, {higher.full_name} is {'' if dev.p <= 1 - CONFIDENCE else 'not shown to be '}better"
     text += f" than {lower.full_name} on dev (p {_probability(dev.p, '= ')})."
@@ -103,9 +103,7 @@ def folder_differences(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
     ]
     if not found:
         raise UserError(f"{a} and {b} have no row of one name and one kind of label in common that converged in both.")
-    return found, [
-        f"{letter}: {at}: {caption(rows).split('. ')[0]}." for letter, at, rows in zip("AB", (a, b), built, strict=True)
-    ]
+    return found, [f"{letter}: {at}: {heading(rows)}." for letter, at, rows in zip("AB", (a, b), built, strict=True)]
 
 
 def _differences(name: str, a: Row, b: Row, kinds: Sequence[str | None]) -> Iterator[Difference]:
@@ -139,7 +137,7 @@ def render_differences(found: Sequence[Difference], above: list[str], form: str)
         for one in found
     ]
     below = "95 %: of the difference of these two rows alone, over seeds and text (*: over seeds alone; "
-    below += "not known: no seeds that differ). p: two-sided."
+    below += "not known: one seed, or seeds of one score). p: two-sided."
     headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
     return TextTable(headers, lines, [True, True, *[False] * 6], above, [below], label="tab:difference").render(form)
 

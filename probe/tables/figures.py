@@ -28,7 +28,7 @@ from probe.conditions import MAIN
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
 from probe.tables.labels import BEST
-from probe.tables.notes import caption
+from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, by_encoder, tables_of
 from probe.tables.transfer import draw_transfer, losses
@@ -104,12 +104,12 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
     for table in tables:
         key = table[0].table
         suffix = f"-{key}" if len(tables) > 1 else ""
-        setting = caption(table).split(". ")[0]
+        setting = heading(table)
         found.append(Picture(f"scores{suffix}", SHOWS["scores"], key, table, draw_scores, setting))
         for own in by_encoder(table):
             encoder = own[0].encoder
             ending = suffix + ("-" + re.sub(r"[^\w.-]", "-", encoder) if encoder else "")
-            title = caption(own).split(". ")[0]
+            title = heading(own)
             if has_layers(own):
                 found.append(Picture(f"f1_by_layer{ending}", SHOWS["f1_by_layer"], key, own, draw_by_layer, title))
             has_combined = any(not row.is_single for row in own if row.behind)

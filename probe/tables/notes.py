@@ -46,16 +46,21 @@ def setting_of(rows: Sequence[Row]) -> str:
     return ", ".join([*parts, describe_probe(first.setting.probe)])
 
 
-def caption(rows: Sequence[Row]) -> str:
-    """Says what the rows of one table have in common, and what their numbers are."""
+def heading(rows: Sequence[Row]) -> str:
+    """Says what the rows of one table have in common."""
     first = main_row(rows)
     scales = {row.identity.layers.normalize for row in rows if row.indices and not row.identity.is_fine_tuned}
     parts = [setting_of(rows), *first.apart]
     if len(scales) == 1 and None not in scales:
         parts.append(f"layers.normalize={next(iter(scales))}")
+    return ", ".join(parts)
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """Says what the rows of one table have in common, and what their numbers are."""
     floor = most_frequent(rows)
     always = "" if floor is None else f" Always dev's most frequent label: {percent(floor)}."
-    return f"{', '.join(parts)}. {first.task.title} in percent, mean ± standard deviation over n seeds.{always}"
+    return f"{heading(rows)}. {main_row(rows).task.title} in percent, mean ± standard deviation over n seeds.{always}"
 
 
 def most_frequent(rows: Sequence[Row]) -> float | None:
