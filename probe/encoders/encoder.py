@@ -13,7 +13,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -196,11 +196,6 @@ def _random(encoder: Encoder) -> torch.nn.Module:
     return _without_cache(text_part(model, encoder))
 
 
-@functools.cache
-def _takes_types(forward: Callable[..., Any]) -> bool:
-    return "token_type_ids" in inspect.signature(forward).parameters
-
-
 def hidden_states(
     model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None
 ) -> tuple[torch.Tensor, ...]:
@@ -249,7 +244,7 @@ def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
 
     ids, mask, types = text
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if types is not None and _takes_types(type(model).forward):
+    if types is not None and "token_type_ids" in inspect.signature(type(model).forward).parameters:
         inputs["token_type_ids"] = types
     weights = next(model.parameters())
     precision = "bfloat16" if weights.dtype == torch.bfloat16 else "float32"

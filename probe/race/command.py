@@ -37,14 +37,12 @@ def race(arguments: list[str]) -> int:
     overrides = parser.parse_intermixed_args(arguments).overrides
 
     from probe.race.race import run_race
-    from probe.report.page import page_line
+    from probe.report.page import finish
     from probe.runs.sweep import crew_of
-    from probe.tables.formats import render, write_tables
-    from probe.tables.rows import build_rows
 
     configs, _ = configs_of(["-m", *overrides])
     typed = any(word.startswith(("layers=", "layers.indices=", "layers.combine=", "+sweep=")) for word in overrides)
-    base, folder = configs[0], Path(configs[0].results_dir)
+    base = configs[0]
     seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
     if len(seeds) == 1:
         seeds = [seeds[0] + number for number in range(base.race.max_seeds)]
@@ -63,14 +61,8 @@ def race(arguments: list[str]) -> int:
         failed = run_race(named, seeds[: base.race.max_seeds], base, screened, crew, log)
     if is_child():
         return 0
-    code = report_bad_records(folder)
-    rows = build_rows(folder, base.margin)
-    write_tables(folder, rows)
-    print(f"\n{render(rows, 'text')}\nRecords, tables and decisions: {folder}")
-    for run, reason in failed.items():
-        print(f"failed: {run}: {reason}", file=sys.stderr)
-    print(page_line(folder, rows), flush=True)
-    return 1 if failed or code else 0
+    folder = Path(base.results_dir)
+    return report_bad_records(folder) | finish([folder], base.margin, failed.items())
 
 
 def _with_layers(base: Config, layers: Iterable[LayersConfig]) -> list[Config]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import shlex
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from probe.screening.record import SCREEN, load_screens
 from probe.screening.report import Screens, screen_table
 from probe.system.files import to_jsonable, write_atomically
 from probe.system.format import first_few, percent, reason_of, short_name
+from probe.system.locks import FileLock
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures
-from probe.tables.formats import table, task_tables, write_tables
+from probe.tables.formats import render, table, task_tables, write_tables
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, tables_of
@@ -83,6 +85,28 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | N
         reason = reason_of(error) if isinstance(error, UserError) else f"{type(error).__name__}: {reason_of(error)}"
         return f"No page was written ({reason}). The results are not affected: probe report {shlex.quote(str(folder))}"
     return f"Page: {folder / PAGE}"
+
+
+def finish(folders: Iterable[Path], margin: float, failed: Iterable[tuple[str, str]]) -> int:
+    """Prints the tables of a sweep or race and its failures, writes tables and pages, and returns the exit code.
+
+    failed: label and reason of each run that failed. If processes end at the same time, one of them writes.
+    """
+    code, rows_of = 0, {}
+    for folder in folders:
+        rows_of[folder] = build_rows(folder, margin)
+        print(f"\n{render(rows_of[folder], 'text')}\nRecords and tables: {folder}")
+    for label, reason in failed:
+        code = 1
+        print(f"failed: {label}: {reason}", file=sys.stderr)
+    for folder, rows in rows_of.items():
+        lock = folder / "logs" / "end.lock"
+        with FileLock(lock, exclusive=True) as end:
+            if not end.busy:
+                write_tables(folder, rows)
+                print(page_line(folder, rows), flush=True)
+                lock.unlink(missing_ok=True)
+    return code
 
 
 def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:

@@ -14,7 +14,6 @@ from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.runs.slurm import submit, without_launcher
 from probe.settings import add_multirun, as_yaml, config_of, configs_of
 from probe.system.grouping import group_by
-from probe.system.locks import FileLock
 from probe.system.processes import is_child
 
 TRAIN = """\
@@ -76,10 +75,8 @@ def train(arguments: list[str]) -> int:
 
 def _train_sweep(configs: Sequence[Config], command: str) -> int:
     """Trains every run of a sweep, writes and prints its tables, and returns the exit code."""
-    from probe.report.page import page_line
+    from probe.report.page import finish
     from probe.runs.sweep import crew_of, make_runs
-    from probe.tables.formats import render, write_tables
-    from probe.tables.rows import build_rows
 
     if not is_child():
         _screen_first(configs, command)
@@ -87,21 +84,8 @@ def _train_sweep(configs: Sequence[Config], command: str) -> int:
         failed = make_runs(configs, crew, functools.partial(print, flush=True))
     if is_child():
         return 0
-    bad, rows_of = 0, {}
-    for folder in sorted({Path(cfg.results_dir) for cfg in configs}):
-        bad |= report_bad_records(folder)
-        rows_of[folder] = build_rows(folder, configs[0].margin)
-        print(f"\n{render(rows_of[folder], 'text')}\nRecords and tables: {folder}")
-    for label, reason in failed:
-        print(f"failed: {label}: {reason}", file=sys.stderr)
-    for folder, rows in rows_of.items():
-        lock = folder / "logs" / "end.lock"
-        with FileLock(lock, exclusive=True) as end:
-            if not end.busy:  # else another process writes them
-                write_tables(folder, rows)
-                print(page_line(folder, rows), flush=True)
-                lock.unlink(missing_ok=True)
-    return 1 if failed or bad else 0
+    folders = sorted({Path(cfg.results_dir) for cfg in configs})
+    return report_bad_records(*folders) | finish(folders, configs[0].margin, failed)
 
 
 def _screen_first(configs: Sequence[Config], command: str) -> None:

@@ -79,7 +79,8 @@ def plan(cfg: Config) -> Plan:
     )
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
-    cfg = _resolve_epochs(cfg, text)
+    epochs = Schedule.of(cfg.probe, len(text.splits["train"].tags)).max_epochs
+    cfg = replace(cfg, probe=replace(cfg.probe, max_epochs=epochs))
     condition = None
     if names := conditions_of(cfg):
         keys = {"corpus": (text.key, corpus.key), "features": (store.base_key, store.vectors_key)}
@@ -98,12 +99,6 @@ def plan(cfg: Config) -> Plan:
     label = label_of(selection.name, identity)
     unfinished = unfinished_path(record_path(Path(cfg.results_dir), selection.name, identity))
     return Plan(cfg, text, corpus, encoder, selection, store, label, unfinished, identity=identity)
-
-
-def _resolve_epochs(cfg: Config, main: Corpus) -> Config:
-    """Returns the config with the number of epochs that `auto` comes to."""
-    most = Schedule.of(cfg.probe, len(main.splits["train"].tags)).max_epochs
-    return replace(cfg, probe=replace(cfg.probe, max_epochs=most))
 
 
 class Inputs(NamedTuple):

@@ -28,7 +28,7 @@ from probe.probes.fitting import Epoch, Mix
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.scoring.metrics import Count, Scores
-from probe.system.files import canonical, read_regular, short, write_json
+from probe.system.files import canonical, read_regular, short
 from probe.system.provenance import Hardware, Software
 
 SCHEMA = 5
@@ -183,10 +183,6 @@ def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
     folder = results_dir / "records"
     existing = sorted(folder.glob(f"*-{short(identity.key)}.json"))
     return existing[0] if existing else folder / f"{row}-seed{identity.seed}-{short(identity.key)}.json"
-
-
-def write_record(path: Path, record: RunRecord) -> None:
-    write_json(path, record)
 
 
 def load_record(path: Path) -> RunRecord:

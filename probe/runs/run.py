@@ -24,8 +24,8 @@ from probe.runs.records import (
     Seconds,
     SplitScores,
     load_record,
-    write_record,
 )
+from probe.system.files import write_json
 from probe.system.machine import resolve_device
 from probe.system.provenance import Software, provenance
 from probe.vectors.store import FeatureStore, read_manifest
@@ -94,7 +94,7 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
     sha256 = Checksums(write_counts(path, counts), checksums, weights)
     seconds = Seconds(round(fitted.read_s, 3), round(fitted.train_s, 3), round(time.perf_counter() - clock, 3))
     record = _record(planned, fitted, SplitScores(**scores), sha256, seconds, software, started_at)
-    write_record(path, record)
+    write_json(path, record)
     return record
 
 

@@ -26,10 +26,10 @@ from probe.runs.records import (
     Software,
     SplitScores,
     record_path,
-    write_record,
 )
 from probe.runs.sweep_plan import RequestedRun
 from probe.scoring.metrics import Scores, SpanScore, Totals
+from probe.system.files import write_json
 
 RESULTS = Path(__file__).parents[2] / "results"
 SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
@@ -121,7 +121,7 @@ def make_record(
     )
     record = replace(record, **changes)
     path = record_path(folder, row, record.identity)
-    write_record(path, replace(record, key=record.identity.key))
+    write_json(path, replace(record, key=record.identity.key))
     if sentences:
         names = ("gold:X", "predicted:X", "correct:X")
         columns = dict(zip(names, map(list, zip(*sentences, strict=True)), strict=True))
