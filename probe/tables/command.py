@@ -48,7 +48,8 @@ def table(arguments: list[str]) -> int:
         "--difference",
         nargs=2,
         metavar="ROW",
-        help="print the difference of two rows, overall and per type, with its interval over seeds and text",
+        help="print the difference of two rows, overall and per type, with its interval over seeds and text; with two "
+        "folders, the first row is of the first",
     )
     parser.add_argument(
         "--scores", type=Path, metavar="FILE.csv",
@@ -71,12 +72,13 @@ def table(arguments: list[str]) -> int:
     parser.add_argument("--compare", action="store_true", help="the same for the rows of one name in two folders")
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
+    across = options.compare or bool(options.difference and len(options.dirs) == 2)
     kinds = [f"--{name}" for name in KINDS if getattr(options, name)]
     if len(kinds) > 1:
         raise UserError(f"table: {' and '.join(kinds)} print different things. Type one of them.")
     unused = {
         "--columns": options.columns and kinds,
-        "--margin": options.margin is not None and options.compare,
+        "--margin": options.margin is not None and across,
         "--figure": options.figure and not options.scores,
         "--format": options.format != "text" and (options.budget or options.sentence),
     }
@@ -91,8 +93,10 @@ def table(arguments: list[str]) -> int:
         return 0
     overrides, dirs = split_settings(options.dirs) if options.budget else ([], options.dirs)
     folders = [*map(results_path, dirs)] or [results_or_last(None, options.format)]
-    if not options.transfer and len(folders) != 1 + options.compare:
-        raise UserError("table: give one folder of results, or two with --compare: probe table --compare A B.")
+    if not options.transfer and len(folders) != 1 + across:
+        raise UserError(
+            "table: give one folder of results, or two with --compare or --difference: probe table --compare A B."
+        )
 
     from probe.tables.budget import parse_budget, within_budget
     from probe.tables.difference import folder_differences, render_differences, row_differences
@@ -103,16 +107,16 @@ def table(arguments: list[str]) -> int:
     from probe.tables.rows import build_rows
 
     code = report_bad_records(*folders)
-    if options.compare:
-        print(render_differences(*folder_differences(*folders), options.format), end="")
+    if across:
+        found = folder_differences(folders[0], folders[1], options.difference or ())
+        print(render_differences(*found, options.format), end="")
     elif options.transfer:
         from probe.tables.transfer import render_transfer, transfer
 
         print(render_transfer(transfer(folders, options.margin), options.format), end="")
     elif options.difference:
-        print(
-            render_differences(*row_differences(folders[0], options.difference, options.margin), options.format), end=""
-        )
+        found = row_differences(folders[0], options.difference, options.margin)
+        print(render_differences(*found, options.format), end="")
     elif options.budget:
         name, limit = parse_budget(options.budget)
         tables, speed_of = tables_of(build_rows(folders[0], options.margin)), _speed_of(overrides)

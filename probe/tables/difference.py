@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from probe.config import UserError
+from probe.runs.frame import Run
 from probe.runs.samples import SPLITS, Load, run_counts, samples_of
 from probe.scoring.compare import Comparison
 from probe.scoring.significance import CONFIDENCE
@@ -49,6 +52,8 @@ def row_differences(
 
     Raises UserError for a name that is no row, and for rows of two kinds of labels.
     """
+    if names[0] == names[1]:
+        raise UserError(f"--difference: {names[0]!r} is given twice. Give two rows.")
     every = [row for row in build_rows(folder, margin) if row.n]
     known = {row.full_name: row for row in every}
     for name in names:
@@ -63,7 +68,7 @@ def row_differences(
         if a.task != b.task:
             raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
         head = f"{title}: " * bool(title)
-        own = list(_differences(f"{head}{a.full_name} - {b.full_name}", a, b, [None, *a.record.scores.dev.per_type]))
+        own = list(_differences(head + _title(a, b), a, b, [None, *a.record.scores.dev.per_type]))
         found += own
         above.append(head + _reconciled(a, b, own[0], table.values() if a.table == b.table else ()))
     of_one = f" {heading([a])}." * (len(tables) == 1)
@@ -88,22 +93,42 @@ def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
     return text
 
 
-def folder_differences(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
+def folder_differences(a: Path, b: Path, names: Sequence[str] = ()) -> tuple[list[Difference], list[str]]:
     """Compares the rows of one name in two folders; also returns what A and B are.
 
-    Raises UserError where no row of one name and one kind of label converged in both.
+    names: of a row of A and one of B, which are compared instead, also per type. Tables of the same text are compared;
+    where each folder has one table, whatever its text is. Raises UserError where no such rows converged.
     """
-    built = [build_rows(folder) for folder in (a, b)]
-    sides = [{(row.task, row.full_name): row for row in rows if row.n and row.label != UNCONVERGED} for rows in built]
-    found = [
-        difference
-        for (task, name), row in sides[0].items()
-        if (task, name) in sides[1]
-        for difference in _differences(name, row, sides[1][task, name], [None])
-    ]
-    if not found:
-        raise UserError(f"{a} and {b} have no row of one name and one kind of label in common that converged in both.")
-    return found, [f"{letter}: {at}: {heading(rows)}." for letter, at, rows in zip("AB", (a, b), built, strict=True)]
+    built = [tables_of([row for row in build_rows(at) if row.n and row.label != UNCONVERGED]) for at in (a, b)]
+    tables = []
+    for rows, others in itertools.product(*built):
+        of_a, of_b = ({row.full_name: row for row in side} for side in (rows, others))
+        wanted = [names] if names else [(name, name) for name in of_a]
+        pairs = [(of_a[one], of_b[other]) for one, other in wanted if one in of_a and other in of_b]
+        alike = _text(rows[0]) == _text(others[0]) or max(map(len, built)) == 1
+        if pairs and alike and rows[0].task == others[0].task:
+            tables.append((f"A: {a}: {heading(rows)}. B: {b}: {heading(others)}.", pairs))
+    if not tables:
+        which = f"{names[0]!r} and {names[1]!r}" if names else "of one name"
+        raise UserError(f"{a} and {b} have no rows {which} of one text and one kind of label that converged in both.")
+    found: list[Difference] = []
+    above = []
+    for number, (title, pairs) in enumerate(tables, 1):
+        head = f"{number}: " * (len(tables) > 1)
+        above.append(head + title)
+        for one, other in pairs:
+            kinds = [None, *one.record.scores.dev.per_type] if names else [None]
+            found += _differences(head + _title(one, other), one, other, kinds)
+    return found, above
+
+
+def _title(a: Row, b: Row) -> str:
+    return a.full_name if a.full_name == b.full_name else f"{a.full_name} - {b.full_name}"
+
+
+def _text(row: Row) -> list[Any]:
+    """Returns what says that two rows have the same text and labels."""
+    return Run(row.name, row.identity, row.width, row.setting).compared[:3]
 
 
 def _differences(name: str, a: Row, b: Row, kinds: Sequence[str | None]) -> Iterator[Difference]:

@@ -1,8 +1,8 @@
 """Recommends the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's
 rows.
 
-Cost is compared by the operations of the encoder blocks needed, then by the width of the vectors, then by the
-parameters of the probe. Of one encoder, fewer operations are fewer blocks.
+Cost is compared by the operations of the encoder blocks needed, then by the width of the vectors. Of one encoder, fewer
+operations are fewer blocks.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _over_last(use: Row, last: Row) -> str:
 
 def _saved(use: Row, best: Row) -> str:
     """Says what the row to use needs, and what the best needs."""
-    (flops, width, _), (most, widest, _) = use.cost, best.cost
+    (flops, width), (most, widest) = use.cost, best.cost
     parts, total = [], use.record.encoder.num_layers
     if use.encoder != best.encoder:
         own, others = format_count(flops), format_count(most)
@@ -147,7 +147,7 @@ def _saved(use: Row, best: Row) -> str:
         parts.append(f"{use.num_blocks}{instead} of the encoder's {total} blocks")
     if width != widest:
         parts.append(f"{width} instead of {widest} features per word")
-    return " and ".join(parts) or "as many blocks and features, and a smaller probe"
+    return " and ".join(parts) or "as many blocks and features"
 
 
 def _effort(row: Row) -> str:

@@ -126,9 +126,9 @@ class Row:
         return max(self.indices, default=0)
 
     @property
-    def cost(self) -> tuple[int, int, int]:
-        """Returns the operations of the encoder per piece, the width of the vectors, and the probe's parameters."""
-        return encoder_flops(self.record.encoder.hidden_size, self.num_blocks), self.width, self.record.parameters
+    def cost(self) -> tuple[int, int]:
+        """Returns the operations of the encoder per piece, and the width of the vectors."""
+        return encoder_flops(self.record.encoder.hidden_size, self.num_blocks), self.width
 
     @property
     def is_single(self) -> bool:

@@ -338,7 +338,7 @@ def truths() -> list[Truth]:
 def committed(folder: str, times: float = 1.0, name: str = "") -> Truth:
     """The differences, costs and mean variances of a committed folder's rows, on so many times the text."""
     compared, rows = compared_rows(folder)
-    costs = tuple((row.num_blocks, row.width, row.record.parameters) for row in rows)
+    costs = tuple(row.cost for row in rows)
     noise = noise_of(folder).with_text(times)
     return Truth(name, tuple(compared.means.tolist()), noise, 5, (), int(DOCUMENTS * times), costs)
 

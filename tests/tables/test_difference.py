@@ -136,7 +136,7 @@ def test_rows_of_one_name_in_two_folders_are_compared_in_every_format(
         make_record(b, "embeddings", seed, 0.7, 0.5, (0,), context="document", outcome="hit_epoch_limit")
     found, above = folder_differences(a, b)
     assert [(one.rows, one.score) for one in found] == [("last", "dev F1"), ("last", "test F1")]
-    assert [str(a) in above[0], str(b) in above[1]] == [True, True]
+    assert [[str(side) in line for side in (a, b)] for line in above] == [[True, True]]
     for form in ("json", "csv", "text", "tex", "md"):
         assert table(["--compare", str(a), str(b), "--format", form]) == 0
         shown = capsys.readouterr().out
@@ -152,6 +152,24 @@ def test_rows_of_one_name_in_two_folders_are_compared_in_every_format(
     for typed in ([str(a), str(b)], ["--compare", str(a)]):
         with pytest.raises(UserError, match="--compare"):
             table(typed)
+
+
+def test_tables_of_two_folders_are_compared_where_their_text_is_the_same(tmp_path: Path):
+    a, b = made(tmp_path / "a"), tmp_path / "b"
+    scores = {("corpus", "document"): 0.6, ("corpus", "sentence"): 0.7, ("another", "sentence"): 0.5}
+    for (corpus, context), dev in scores.items():
+        for seed in (1, 2, 3):
+            make_record(b, "last", seed, dev + seed / 1000, 0.4, sentences=WORSE, corpus=corpus, context=context)
+    found, above = folder_differences(a, b)
+    assert [round(one.b, 3) for one in found if one.score.startswith("dev")] == [0.602, 0.702]
+    assert ["document" in line.partition("B:")[2] for line in above] == [True, False]
+    assert len({one.rows for one in found}) == 2
+    named, _ = folder_differences(a, b, ["embeddings", "last"])
+    assert [round(one.b, 3) for one in named if one.score == "dev F1"] == [0.602, 0.702]
+    with pytest.raises(UserError):
+        folder_differences(a, b, ["last", "embeddings"])
+    with pytest.raises(UserError):
+        row_differences(a, ["last", "last"])
 
 
 def test_counts_of_another_text_are_not_paired(tmp_path: Path):

@@ -27,24 +27,14 @@ def made(folder: Path, seeds: int = 5) -> Path:
     for seed in range(1, seeds + 1):
         wobble = 0.01 * (seed % 3)
         cells = [
-            ("concat_last_four", (3, 4, 5, 6), "concat", 0.90, ALL, 5000),
-            ("sum_all", (1, 2, 3, 4, 5, 6), "sum", 0.897, MOST, 2000),
-            ("layer_3", (3,), "concat", 0.896, MOST, 2000),
-            ("last", (6,), "concat", 0.70, FEW, 2000),
-            ("embeddings", (0,), "concat", 0.60, FEW, 2000),
+            ("concat_last_four", (3, 4, 5, 6), "concat", 0.90, ALL),
+            ("sum_all", (1, 2, 3, 4, 5, 6), "sum", 0.897, MOST),
+            ("layer_3", (3,), "concat", 0.896, MOST),
+            ("last", (6,), "concat", 0.70, FEW),
+            ("embeddings", (0,), "concat", 0.60, FEW),
         ]
-        for row, indices, combine, dev, sentences, parameters in cells:
-            make_record(
-                folder,
-                row,
-                seed,
-                dev + wobble,
-                dev - 0.05,
-                indices,
-                combine,
-                sentences=sentences,
-                parameters=parameters,
-            )
+        for row, indices, combine, dev, sentences in cells:
+            make_record(folder, row, seed, dev + wobble, dev - 0.05, indices, combine, sentences=sentences)
     return folder
 
 
@@ -63,8 +53,8 @@ def test_the_cheapest_row_within_the_margin_is_recommended(tmp_path: Path):
     assert given.within
     assert given.best is not None
     assert given.use is not None
-    assert (given.best.name, *given.best.cost) == ("concat_last_four", 6 * 24 * 16**2, 64, 5000)
-    assert (given.use.name, *given.use.cost) == ("layer_3", 3 * 24 * 16**2, 16, 2000)
+    assert (given.best.name, *given.best.cost) == ("concat_last_four", 6 * 24 * 16**2, 64)
+    assert (given.use.name, *given.use.cost) == ("layer_3", 3 * 24 * 16**2, 16)
     assert given.use.behind is not None
     assert given.use.behind[0] == pytest.approx(-near / 100 + 0.0001)
     assert given.undecided == [], "the embeddings, though cheaper, are worse"
@@ -91,12 +81,11 @@ def test_a_margin_that_no_cheaper_row_is_within_leaves_the_best(tmp_path: Path):
     assert not narrow.within, "the best itself may lie further behind the truly best row"
 
 
-def test_cheapest_is_by_blocks_width_parameters_then_score():
+def test_cheapest_is_by_blocks_width_then_score():
     behind = [[-0.002, 0.0], [-0.004, 0.0], [-0.003, 0.0], [-0.02, -0.01]]
-    costs = [(6, 64, 5000), (3, 32, 900), (3, 16, 1000), (0, 16, 10)]
+    costs = [(6, 64), (3, 32), (3, 16), (0, 16)]
     means = [0.9, 0.89, 0.895, 0.88]
     assert cheapest_within(behind, costs, means, 0.005) == 2
-    assert cheapest_within(behind, [*costs[:2], (3, 32, 800), costs[3]], means, 0.005) == 2
     assert cheapest_within(behind, [costs[0], costs[1], costs[1], costs[3]], means, 0.005) == 2
     assert cheapest_within(behind, costs, means, 0.0025) == 0
     assert cheapest_within(behind, costs, means, 0.002) is None, "the end itself is not within"
