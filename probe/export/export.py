@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +32,7 @@ from probe.probes.normalization import Normalization, normalization_of
 from probe.probes.selection import Selection
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.run import extract
-from probe.system.files import key_of, to_jsonable, why_not_writable, write_atomically, write_json, written_whole
+from probe.system.files import key_of, now, to_jsonable, why_not_writable, write_atomically, write_json, written_whole
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
 from probe.vectors.pooled import PooledVectors, vectors_to_read
@@ -290,5 +289,5 @@ def _about(planned: Plan, each: bool, vectors: dict[str, Vectors]) -> dict[str, 
         "vectors": planned.store.identity,
         "settings": {"data": settings.data, "encoder": settings.encoder, "features": settings.features},
         "software": to_jsonable(provenance()),
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "made": now(),
     }

@@ -21,7 +21,7 @@ from probe.runs.records import load_record, record_path
 from probe.runs.samples import SplitCounts
 from probe.runs.sweep import make_runs
 from probe.runs.sweep_plan import write_expected
-from probe.system.files import write_json
+from probe.system.files import now, write_json
 from probe.system.locks import alone
 from probe.system.processes import Crew, is_child
 
@@ -70,7 +70,7 @@ def run_race(
         )
         for name, planned in plan_of.items()
     ]
-    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds, base.margin / 100)))
+    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds, base.margin / 100), now()))
     identities = spec.runs
     paths = {cell: record_path(folder, cell[0], identity) for cell, identity in identities.items()}
     known: dict[Cell, DevRun | str] = {}
@@ -92,7 +92,7 @@ def run_race(
             decided = [(plan_of[row].expected, identities[row, seed]) for row, seed in state.runs]  # also earlier runs
             expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
             if expected:
-                write_expected(folder, expected)
+                write_expected(folder, expected, spec.started)
         if not state.todo:
             return state.failed
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
@@ -107,7 +107,7 @@ def dev_run(path: Path) -> DevRun:
     """Reads what a race may see of a record: nothing of test. Raises UserError."""
     record = load_record(path)
     dev = SplitCounts.of(load_counts(path)[0]["dev"])
-    return DevRun(record.scores.dev.headline, record.outcome, dev.influence())
+    return DevRun(record.scores.dev.headline, record.outcome, dev.influence(), dev.documents is not None)
 
 
 def _rules(num_rows: int, seeds: Sequence[int], margin: float) -> Rules:

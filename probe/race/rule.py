@@ -32,6 +32,7 @@ from statistics import fmean
 import numpy as np
 
 from probe.scoring.compare import Comparison, Sample, seed_variances
+from probe.scoring.significance import with_neighbours
 
 VERSION = 3  # raise it when the rule decides differently on the same scores; race.json stores it
 SIMULATED = 40_000
@@ -68,12 +69,13 @@ class DevRun:
     """Holds what a race may know of a finished run.
 
     dev: its score, a fraction. ending: how training ended ("converged" if it did). influence: (U,), how much each
-    unit of dev's text moves the score.
+    unit of dev's text moves the score. by_document: whether units are documents; else they are blocks.
     """
 
     dev: float
     ending: str = "converged"
     influence: np.ndarray | None = None
+    by_document: bool = True
 
 
 Cell = tuple[str, int]  # a row and a seed
@@ -245,7 +247,7 @@ def _analyse(
     if max(map(len, converged.values())) == 1:
         state.rounds.append(Round(number, runs, leader, means))
     else:
-        compared = Comparison([_sample(own) for own in converged.values()])
+        compared = Comparison(_samples([*converged.values()]))
         df = int((compared.n - 1).sum())
         state.rounds.append(Round(number, runs, leader, means, math.sqrt(compared.variances.min()), df))
         place = {row: i for i, row in enumerate(converged)}
@@ -277,9 +279,13 @@ def _analyse(
         state.ended = f"more seeds, up to {len(rules.seeds)}, would hardly separate more rows"
 
 
-def _sample(runs: Sequence[DevRun]) -> Sample:
-    influences = [run.influence for run in runs if run.influence is not None]
-    return Sample([run.dev for run in runs], np.stack(influences) if influences else None)
+def _samples(rows: Sequence[Sequence[DevRun]]) -> list[Sample]:
+    """Returns the scores of each row's runs with the influence of each unit of the text, as a table has them."""
+    known = [[run.influence for run in own if run.influence is not None] for own in rows]
+    moves = [np.stack(own) for own in known] if all(known) else []
+    if not all(run.by_document for own in rows for run in own):
+        moves = with_neighbours(moves) or [] if moves else []
+    return [Sample([run.dev for run in own], moves[at] if moves else None) for at, own in enumerate(rows)]
 
 
 def seeds_to_cross(behind: float, variances: float, over_text: float, threshold: float) -> int | None:

@@ -44,11 +44,13 @@ class RaceSpec:
     """Holds the content of race.json: everything about a race but its runs.
 
     asked: the names and the number of candidates that its rows came from. Asking for the same continues the race.
+    started: when, in UTC; its rounds are one look at the scores, because its thresholds allow for all of them.
     """
 
     asked: dict[str, Any]
     entries: list[Entry]
     rules: Rules
+    started: str = ""
 
     @property
     def costs(self) -> dict[str, tuple[int, int]]:

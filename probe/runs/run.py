@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from probe.config import Config, UserError
@@ -25,7 +24,7 @@ from probe.runs.records import (
     SplitScores,
     load_record,
 )
-from probe.system.files import write_json
+from probe.system.files import now, write_json
 from probe.system.machine import resolve_device
 from probe.system.provenance import Software, provenance
 from probe.vectors.store import FeatureStore, read_manifest
@@ -60,7 +59,7 @@ def make(
         planned.unfinished.unlink(missing_ok=True)  # of a process killed right behind its record
         return load_record(planned.record_path)
     remove_half_written(planned.record_path)
-    started_at = datetime.now(UTC)
+    started_at = now()
     software = provenance(command)  # of the code as it was loaded: a run takes long enough for a commit
     fitted = planned.kind.fit(replace(planned, runs=runs, num_gpus=num_gpus), log)
     record = score_and_record(planned, fitted, software, started_at)
@@ -68,7 +67,7 @@ def make(
     return record
 
 
-def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at: datetime) -> RunRecord:
+def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at: str) -> RunRecord:
     """Scores a fitted probe's predictions, and writes them, their counts, its weights and, last, the record."""
     from probe.runs.weights import write_weights
 
@@ -105,7 +104,7 @@ def _record(
     sha256: Checksums,
     seconds: Seconds,
     software: Software,
-    started_at: datetime,
+    started_at: str,
 ) -> RunRecord:
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
@@ -145,7 +144,7 @@ def _record(
         seconds=seconds,
         software=software,
         hardware=fitted.hardware,
-        started=started_at.isoformat(timespec="seconds"),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=started_at,
+        finished=now(),
         outcome=fitted.outcome,
     )

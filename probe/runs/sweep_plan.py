@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from probe.config import UserError
 from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.runs.records import decoded, json_of
-from probe.system.files import write_json
+from probe.system.files import now, write_json
 from probe.system.format import encoder_labels, with_encoder
 from probe.system.locks import alone
 
@@ -56,12 +55,15 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
     return {run.key: label_of(with_encoder(run.row, short_names[run.setting.encoder]), run.identity) for run in runs}
 
 
-def write_expected(results_dir: Path, runs: list[RequestedRun]) -> None:
-    """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time."""
+def write_expected(results_dir: Path, runs: list[RequestedRun], started: str = "") -> None:
+    """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
+
+    started: when the sweep began, if it asks for its runs bit by bit.
+    """
     with alone(results_dir / "logs" / "sweep.lock"):
-        before, now = read_expected(results_dir), datetime.now(UTC).isoformat(timespec="seconds")
+        before = read_expected(results_dir)
         asked = {run.key: run.asked for run in before}
-        merged = {run.key: replace(run, asked=asked.get(run.key, now)) for run in [*before, *runs]}
+        merged = {run.key: replace(run, asked=asked.get(run.key, started or now())) for run in [*before, *runs]}
         write_json(results_dir / SWEEP, {"runs": [*merged.values()]})
 
 

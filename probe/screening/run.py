@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from probe.config import Config, ScreenConfig, UserError
@@ -17,7 +16,7 @@ from probe.runs.plan import Inputs, inputs_of, prepare_results, refuse_one_name,
 from probe.runs.sweep_plan import Setting
 from probe.screening.record import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
 from probe.screening.report import screen_table
-from probe.system.files import write_atomically, write_json
+from probe.system.files import now, write_atomically, write_json
 from probe.system.machine import resolve_device
 from probe.system.provenance import hardware, provenance
 from probe.vectors.pooled import vectors_to_read
@@ -114,5 +113,5 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         software=software,
         hardware=hardware(device, torch.get_num_threads()),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished=now(),
     )

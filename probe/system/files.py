@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ from probe.system.format import closest
 SHORT_KEY = 10  # characters of a key in file names and tables
 DAY_S = 86_400  # the writer of a half-written file that was not modified for so long no longer runs
 REFUSED = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)  # by file systems that cannot do it
+
+
+def now() -> str:
+    """Returns the time in UTC as files hold it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def canonical(value: Any) -> str:

@@ -91,6 +91,8 @@ def test_runs_of_a_race_have_the_bits_of_a_sweep(typed: Typed, settings: list[st
     assert not decisions.failed
     terms = asked(tmp_path)
     assert terms.rules.version == VERSION
+    assert len(decisions.rounds) > 1
+    assert {run.asked for run in read_expected(tmp_path / "out")} == {terms.started}, "all rounds are one look"
     after = done.stdout.index(decisions.ended)
     assert "dev F1" in done.stdout[:after]
     assert done.stdout.index("test F1") > after

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from probe.conditions import MAIN
 from probe.race.race import dev_run
 from probe.race.rule import (
     MOST_REPLACED,
@@ -22,6 +23,7 @@ from probe.race.rule import (
     DevRun,
     Race,
     Rules,
+    _samples,
     num_ahead,
     replay,
     seeds_to_cross,
@@ -29,7 +31,10 @@ from probe.race.rule import (
 )
 from probe.runs.outputs import counts_path
 from probe.runs.records import load_records
+from probe.runs.samples import run_counts, samples_of
+from probe.scoring.compare import Comparison
 from probe.tables.labels import BEST, UNDECIDED, WITHIN, WORSE
+from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -159,6 +164,19 @@ def test_t_is_the_difference_over_its_error_of_seeds_and_text():
         left = replay(law, equal(["a", "b"]), with_text(scores, moves)).eliminated["b"]
         assert left.t == pytest.approx(behind / math.sqrt(over_seeds + sd**2 * 39 / 40))
         assert (left.round, left.threshold, left.behind) == (3, 1, pytest.approx(behind / 100))
+
+
+@pytest.mark.parametrize("name", ["corpora-minilm", "conll2003-minilm-sentence"])
+def test_a_race_has_the_errors_of_a_table(name: str):
+    """The first has no marked documents, so what neighbouring blocks have in common counts."""
+    load = functools.cache(run_counts)
+    for table in tables_of(build_rows(RESULTS / name)):
+        rows = [row for row in table if row.section == MAIN][:4]
+        in_table = Comparison(samples_of([row.records for row in rows], "dev", load)[0])
+        in_race = Comparison(_samples([[dev_run(file) for file in row.records] for row in rows]))
+        assert in_race.over_text
+        for a, b in itertools.combinations(range(4), 2):
+            assert in_race.error_parts(a, b) == pytest.approx(in_table.error_parts(a, b))
 
 
 def test_a_text_on_which_the_difference_could_turn_keeps_a_row():
