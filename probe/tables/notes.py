@@ -21,7 +21,8 @@ HOW_UNCONVERGED = {
 }
 SHOWN = 6  # runs named in a note
 RISING = 0.002  # gain of dev score in the last quarter of a training, from which on longer training may score higher
-FAILED = 0.03  # a run so far below the median of its row's, and five deviations of the others, is named
+FAILED = 0.03  # a run so far below the median of its row's, and SPREADS median deviations, is named
+SPREADS = 7  # about five standard deviations
 ALL_FOUND = 0.999  # from this score on, no difference is left to see
 
 
@@ -148,11 +149,13 @@ def _failing_notes(rows: Sequence[Row]) -> list[str]:
     found = []
     for row in (row for row in rows if row.section == MAIN and row.n > 2 and not row.unconverged):
         scores = {record.label: record.scores.dev.headline for record in row.records.values()}
-        (name, lowest), *others = sorted(scores.items(), key=lambda run: run[1])
-        rest = [score for _, score in others]
-        usual = statistics.median(rest)
-        if usual - lowest > max(FAILED, 5 * statistics.stdev(rest)):
-            found.append(f"{with_encoder(name, row.encoder)} ({percent(lowest)}, usually {percent(usual)})")
+        usual = statistics.median(scores.values())
+        limit = max(FAILED, SPREADS * statistics.median(abs(score - usual) for score in scores.values()))
+        found += [
+            f"{with_encoder(name, row.encoder)} ({percent(score)}, usually {percent(usual)})"
+            for name, score in scores.items()
+            if usual - score > limit
+        ]
     return [f"fails now and then: {first_few(found, SHOWN)}. The label of such a row is not reliable."] if found else []
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
 from probe.probes.kinds import describe_probe
+from probe.scoring.compare import POWER
 from probe.system.format import first_few, format_count, percent, pluralize, short_name
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
@@ -131,8 +132,10 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
 
 def _over_last(use: Row, last: Row) -> str:
     difference = use.dev_mean - last.dev_mean
-    blocks = f" and needs {last.num_blocks} blocks, not {use.num_blocks}" * (use.num_blocks != last.num_blocks)
-    return f"The last layer is {percent(abs(difference))} points {'lower' if difference >= 0 else 'higher'}{blocks}."
+    parts = [f"is {percent(abs(difference))} points {'below' if difference >= 0 else 'above'} {use.title}"]
+    parts += [f"needs {last.num_blocks} blocks, not {use.num_blocks}"] * (use.num_blocks != last.num_blocks)
+    parts += [f"has {last.width} features, not {use.width}"] * (use.width != last.width)
+    return f"The last layer {' and '.join(parts)}."
 
 
 def _saved(use: Row, best: Row) -> str:
@@ -151,23 +154,22 @@ def _saved(use: Row, best: Row) -> str:
 
 
 def _effort(row: Row) -> str:
-    """Says how many seeds would show a row to lie within the margin, or that only more text could.
+    """Says how many seeds would probably show a row to lie within the margin, or why none would.
 
-    Its true difference to the best is taken to be within one standard error of the one measured. The error's square has
-    a part that falls with seeds and one that falls with the text only.
+    Its true difference to the best is taken to be the measured one, and "probably" is in 80 % of cases. The error's
+    square has a part that falls with seeds and one that falls with the text only.
     """
     assert row.error is not None
     assert row.difference is not None
     over_seeds, over_text = row.error
-    error, reach = math.sqrt(over_seeds + over_text), row.difference - _behind(row)
-    times = []
-    for truth in (row.difference + error, row.difference - error):
-        needed = max(0.0, (truth + row.margin / 100) * error / reach) if reach > 0 else 0.0  # the standard error
-        times.append(over_seeds / (needed**2 - over_text) if needed**2 > over_text else math.inf)
-    least, most = (max(row.n + 1, math.ceil(row.n * factor)) if factor <= MOST_TIMES else None for factor in times)
-    if times[0] == math.inf:
-        return "No number of seeds would show it to lie within the margin on this text: it takes more text."
-    if least is None:
+    room = row.difference + row.margin / 100
+    if room <= 0:
+        return f"{row.title} is farther behind than the margin, as measured: more seeds would hardly show the contrary."
+    critical = (row.difference - _behind(row)) / math.sqrt(over_seeds + over_text)
+    needed = (room / (critical + POWER)) ** 2 - over_text  # what the seeds' part may be at most
+    if needed <= 0:
+        return "No number of seeds would probably show it to lie within the margin: it takes more text."
+    seeds = max(row.n + 1, math.ceil(row.n * over_seeds / needed))
+    if seeds > MOST_TIMES * row.n:
         return f"To show that {row.title} lies within the margin would take more than {MOST_TIMES * row.n} seeds."
-    upper = "" if most == least else f" to {most}" if most is not None else " or more"
-    return f"{row.title} may lie within the margin: {least}{upper} seeds in all would show it."
+    return f"{seeds} seeds in all would probably show {row.title} to lie within the margin, if its difference stays."

@@ -65,7 +65,9 @@ def read_scores(file: Path) -> pandas.DataFrame:
     for name in ("row", "score"):
         if name not in table:
             hint = f" Is it {close!r}?" if (close := closest(name, map(str, table.columns))) else ""
-            raise UserError(f"--scores {file}: no column {name!r}.{hint} Columns are {', '.join(COLUMNS)}.")
+            raise UserError(
+                f"--scores {file}: no column {name!r}.{hint} Columns are {', '.join(COLUMNS)}, with commas between."
+            )
     for name in {"score", "cost"} & {*table}:
         numbers = pandas.to_numeric(table[name], errors="coerce")
         if len(bad := table.index[~np.isfinite(numbers)]):
@@ -74,12 +76,18 @@ def read_scores(file: Path) -> pandas.DataFrame:
     if table.empty:
         raise UserError(f"--scores {file} has no scores.")
     table = table.assign(**{name: "" for name in ("seed", "unit") if name not in table})
+    for name in {"row", "seed", "unit", "document"} & {*table}:
+        table[name] = table[name].str.strip()
     if len(twice := table.index[table.duplicated(["row", "seed", "unit"])]):
         own = table.loc[twice[0]]
         raise UserError(
             f"--scores {file}, line {twice[0] + 2}: a second score of row {own.row!r}, seed {own.seed!r}, unit "
             f"{own.unit!r}. Repeated measurements are seeds: number them in a column seed."
         )
+    for name, of in (("cost", "row"), ("document", "unit")):
+        several = table.groupby(of)[name].nunique().gt(1) if name in table else pandas.Series(dtype=bool)
+        if several.any():
+            raise UserError(f"--scores {file}: {of} {several.idxmax()!r} has more than one {name}.")
     counted = table.groupby(["row", "seed"]).size()
     units = table.unit.nunique()
     if (counted < units).any():
@@ -105,7 +113,7 @@ def compare_scores(table: pandas.DataFrame, margin: float) -> tuple[list[ScoredR
         for name, own in zip(names, scores, strict=True)
     ]
     influences, over = _influences(table, scores)
-    if len(rows) < 2 or (not influences and max(map(len, scores)) < 2):
+    if len(rows) < 2 or (not influences and not any(row.std for row in rows)):
         return rows, over
     if exact := max(map(len, scores)) < 2:
         scores = [np.repeat(own, EXACT, 0) for own in scores]
@@ -120,7 +128,7 @@ def compare_scores(table: pandas.DataFrame, margin: float) -> tuple[list[ScoredR
     order = [(row.cost,) if row.cost is not None else () for row in rows]
     place = cheapest_within(behind, order, [row.mean for row in rows], margin) if all(order) else None
     rows[compared.best if place is None else place].use = True
-    return rows, over if exact or not influences else f"seeds and {over}"
+    return rows, f"{over}, not over seeds" if exact else f"seeds and {over}" if influences else over
 
 
 def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[list[np.ndarray] | None, str]:
@@ -131,11 +139,11 @@ def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[
         clusters, what = np.unique(units.document, return_inverse=True)[1], "documents"
     effective = effective_number(np.ones((len(units), 1)), clusters)
     if effective < FEWEST_UNITS:
-        return None, f"seeds alone ({what} are too few)"
+        return None, f"seeds alone: {what} are too few"
     ones = np.ones(len(units))  # a mean is the F1 of units with one gold and one predicted item each
     moves = [np.stack([influence(np.stack([ones, ones, run], 1), clusters) for run in own]) for own in scores]
     if what == "units" and in_common(moves) > ALIKE / len(units) ** 0.5:
-        return None, "seeds alone (neighbouring units are alike, and no column document says what they share)"
+        return None, "seeds alone: neighbouring units are alike, and no column document says what they share"
     return moves, f"{clusters.max() + 1:,} {what}"
 
 
@@ -171,7 +179,7 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         if row.behind is not None and row.behind_low is not None and row.behind_high is not None:
             low, high = number(row.behind_low, "+"), number(row.behind_high, "+")
             lines[-1] += [f"{number(row.behind, '+')} ({low} .. {high})", row.label or ""]
-    first = "No recommendation: one score of a row does not say how much it varies. Add seeds or units."
+    first = f"No recommendation: the scores do not say how much those of a row vary ({over}). Add seeds or units."
     if best:
         use = next(row for row in rows if row.use)
         lies = -(use.behind_low or 0.0)

@@ -65,6 +65,8 @@ def test_one_score_of_each_row_is_shown_and_decides_nothing(tmp_path: Path, caps
     shown = capsys.readouterr().out
     assert "2.440" in shown
     assert not {"best", "worse"} & {*shown.split()}
+    assert table(["--scores", str(written(tmp_path, "row,seed,score\na,1,.8\na,2,.8\nb,1,.7\nb,2,.7\n"))]) == 0
+    assert not {"best", "worse"} & {*capsys.readouterr().out.split()}, "no seed differs from another"
 
 
 def test_scores_that_are_no_shares_need_a_margin_in_their_unit(tmp_path: Path):
@@ -86,7 +88,11 @@ def test_scores_that_are_no_shares_need_a_margin_in_their_unit(tmp_path: Path):
         ("row,score\na,1\nb,\n", "line 3"),
         ("row,score\na,1\na,2\n", "line 3.*'a'"),
         ("row,unit,score\na,x,1\na,y,1\nb,x,2\n", "'b'.*'y'"),
+        ("row;score\na;1\n", "commas"),
         ("row,score\n", "scores.csv"),
+        ("row,seed,score,cost\na,1,1,5\na,2,1,6\n", "'a'.*cost"),
+        ("row,unit,score,document\na,x,1,d\nb,x,1,e\n", "'x'.*document"),
+        ("row,score\na,1\na ,2\n", "line 3.*'a'"),
         ("", "scores.csv"),
     ],
 )

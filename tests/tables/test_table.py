@@ -94,12 +94,15 @@ def test_rows_that_were_rising_when_their_epochs_ended_are_named(tmp_path: Path)
     assert "probe.max_epochs" not in stopped
 
 
-def test_a_row_whose_training_fails_now_and_then_is_named(tmp_path: Path):
+@pytest.mark.parametrize("failed", [(), (4,), (1, 4)])
+def test_a_row_whose_training_fails_now_and_then_is_named(tmp_path: Path, failed: tuple[int, ...]):
     for seed in range(1, 6):
-        make_record(tmp_path, "last", seed, 0.8 + seed / 1000 - 0.1 * (seed == 4), 0.9)
+        make_record(tmp_path, "last", seed, 0.8 + seed / 1000 - 0.1 * (seed in failed), 0.9)
         make_record(tmp_path, "embeddings", seed, 0.8 + seed / 100, 0.9, indices=(0,))
     shown = render(build_rows(tmp_path), "md")
-    assert "last seed 4 (70.40" in shown
+    assert [f"last seed {seed} (70.{seed}0" in shown for seed in range(1, 6)] == [
+        seed in failed for seed in range(1, 6)
+    ]
     assert "embeddings seed" not in shown
 
 
