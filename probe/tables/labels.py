@@ -6,6 +6,7 @@ The test split is compared too, and shown; it changes no label.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -62,11 +63,25 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
 def looks_of(rows: Sequence[Row]) -> list[list[int]]:
     """Returns the number of the table that first had each run of each row, as `Sample.looks`.
 
-    A sweep's runs come into one table. Runs that no sweep asked for come after those of sweeps.
+    A finished sweep is one look. While one is not finished, and with runs that no sweep asked for, somebody may stop
+    because of what a table shows. So these count as looked at after each seed. A row that is added later brings no new
+    look: its first runs count with the others of their seeds.
     """
-    asked = [["~" if (at := row.asked.get(file)) is None else at for file in row.records] for row in rows]
-    numbers = {at: number for number, at in enumerate(sorted({at for own in asked for at in own}))}
-    return [[numbers[at] for at in own] for own in asked]
+    is_open = any(row.missing > row.failed for row in rows)
+    looks = [
+        [(at, 0) if at is not None and not is_open else ("~", record.seed) for at, record in own]
+        for own in ([(row.asked.get(file), record) for file, record in row.records.items()] for row in rows)
+    ]
+    seeds = [[record.seed for record in row.records.values()] for row in rows]
+    first: dict[int, tuple[str, int]] = {}
+    for seed, look in sorted(zip(itertools.chain(*seeds), itertools.chain(*looks), strict=True)):
+        first.setdefault(seed, look)
+    looks = [
+        [first[seed] if look == min(own) else look for seed, look in zip(of, own, strict=True)]
+        for of, own in zip(seeds, looks, strict=True)
+    ]
+    numbers = {look: number for number, look in enumerate(sorted({look for own in looks for look in own}))}
+    return [[numbers[look] for look in own] for own in looks]
 
 
 def label_of(behind: Sequence[float], margin: float) -> str:

@@ -96,7 +96,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             f"margin: all of it is above {0 - best.margin:g}; else worse: all of it is below 0; undecided: neither."
         )
         if best.looks > 1:
-            lines[-1] += f" Seeds were added, so {best.looks} tables share the 5 % of errors."
+            lines[-1] += f" Seeds were added or are missing, so {best.looks} looks share the 5 % of errors."
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")
     if chosen := [row.title for row in rows if row.screened]:

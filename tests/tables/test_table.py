@@ -35,7 +35,7 @@ from probe.runs.records import (
     SplitScores,
     load_record,
 )
-from probe.runs.sweep_plan import Setting, write_expected
+from probe.runs.sweep_plan import RequestedRun, Setting, write_expected
 from probe.scoring.metrics import Scores, Totals
 from probe.system.files import to_jsonable
 from probe.tables.columns import COLUMNS, choose_columns
@@ -104,6 +104,30 @@ def test_a_row_whose_training_fails_now_and_then_is_named(tmp_path: Path, failed
         seed in failed for seed in range(1, 6)
     ]
     assert "embeddings seed" not in shown
+
+
+def test_a_finished_sweep_is_one_look_and_other_seeds_are_one_each(tmp_path: Path):
+    def looks() -> int:
+        return max(row.looks for row in build_rows(tmp_path))
+
+    def made(seed: int) -> list[RequestedRun]:
+        rows = (("last", 5, 0.8), ("embeddings", 0, 0.6))
+        return [expect(make_record(tmp_path, row, seed, dev + seed / 1000, 0.7, (at,))) for row, at, dev in rows]
+
+    runs = [run for seed in (1, 2, 3) for run in made(seed)]
+    assert looks() == 2, "of two and of three seeds; one seed tells nothing apart"
+    write_expected(tmp_path, runs, "2026-01-01")
+    assert looks() == 1
+    added = made(4)
+    assert looks() == 2
+    write_expected(tmp_path, added + made(5), "2026-01-02")
+    assert looks() == 2, "two sweeps"
+    third = [expect(make_record(tmp_path, "layer_3", seed, 0.7 + seed / 1000, 0.7, (3,))) for seed in range(1, 6)]
+    write_expected(tmp_path, third, "2026-01-03")
+    assert looks() == 2, "a row more, with the same seeds"
+    missing = replace(added[0].identity, seed=6)
+    write_expected(tmp_path, [replace(added[0], identity=missing, key=missing.key)], "2026-01-02")
+    assert looks() == 4, "of two, three, four and five seeds: the sweep may be stopped for what they show"
 
 
 def test_missing_cells_show(tmp_path: Path):
