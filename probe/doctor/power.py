@@ -12,11 +12,13 @@ from probe.runs.plan import plan
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison, detectable
 from probe.system.format import percent
-from probe.tables.labels import WORSE
+from probe.tables.labels import ELIMINATED, UNCONVERGED
+from probe.tables.notes import heading
 from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
 
 SEEDS = (3, 5, 10, 20)
+OUT = (ELIMINATED, UNCONVERGED)
 
 
 def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
@@ -28,13 +30,11 @@ def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
     plans = [planned for planned in map(plan, configs) if planned.selection.indices]
     corpus = plans[0].corpus
     for table in tables_of(build_rows(like)):
-        rows = [row for row in table if row.section == MAIN and row.n > 1 and not row.unconverged]
+        rows = [row for row in table if row.section == MAIN and row.n > 1 and row.label not in OUT]
         if len(rows) > 1 and rows[0].task == corpus.task:
             break
     else:
         raise UserError(f"--like {like}: no table of {corpus.task.title} with two rows of two seeds.")
-    near = [row for row in rows if row.label != WORSE]  # rows that are hard to tell apart vary alike over the text
-    rows = near if len(near) > 1 else rows
     samples, units = samples_of([row.records for row in rows], "dev", functools.cache(run_counts))
     over_seeds, over_text, freedom = Comparison(samples).typical
     words = rows[0].record.data.splits.dev.words
@@ -43,8 +43,8 @@ def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
     worse, within = zip(*(detectable(num_rows, n, over_seeds, over_text, freedom) for n in SEEDS), strict=True)
     sizes = " / ".join(map(str, SEEDS))
     return [
-        f"{num_rows} rows with {sizes} seeds, if scores vary as in {like}"
-        + (f" (text: {units})" if over_text else " (over seeds alone)"),
+        f"{num_rows} rows with {sizes} seeds, if scores vary as in {like} ({heading(rows)}; "
+        + (f"{units})" if over_text else "over seeds alone)"),
         f"called worse in 80 % of tables: a row {' / '.join(map(percent, worse))} points behind the best",
         f"shown to be as good in 80 %: within a margin of {' / '.join(map(percent, within))} points",
     ]
