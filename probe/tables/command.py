@@ -69,7 +69,7 @@ def table(arguments: list[str]) -> int:
         action="store_true",
         help="print what a row chosen on one table of the folders loses on the others",
     )
-    parser.add_argument("--compare", action="store_true", help="the same for the rows of one name in two folders")
+    parser.add_argument("--compare", action="store_true", help="print how rows of one name differ between two folders")
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
     across = options.compare or bool(options.difference and len(options.dirs) == 2)

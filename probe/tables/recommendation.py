@@ -164,12 +164,12 @@ def _effort(row: Row) -> str:
     over_seeds, over_text = row.error
     room = row.difference + row.margin / 100
     if room <= 0:
-        return f"{row.title} is farther behind than the margin, as measured: more seeds would hardly show the contrary."
+        return "As measured, it lies beyond the margin: more seeds would probably not change that."
     critical = (row.difference - _behind(row)) / math.sqrt(over_seeds + over_text)
     needed = (room / (critical + POWER)) ** 2 - over_text  # what the seeds' part may be at most
     if needed <= 0:
-        return "No number of seeds would probably show it to lie within the margin: it takes more text."
+        return "Seeds alone would probably not show it to lie within the margin: that takes more text."
     seeds = max(row.n + 1, math.ceil(row.n * over_seeds / needed))
     if seeds > MOST_TIMES * row.n:
-        return f"To show that {row.title} lies within the margin would take more than {MOST_TIMES * row.n} seeds."
-    return f"{seeds} seeds in all would probably show {row.title} to lie within the margin, if its difference stays."
+        return f"To show that it lies within the margin would take more than {MOST_TIMES * row.n} seeds."
+    return f"If its difference stays, {seeds} seeds in all would probably show it to lie within the margin."

@@ -151,20 +151,20 @@ def test_the_seeds_asked_for_reach_the_margin(tmp_path: Path):
         return float((row.difference + own * draws - critical * own > -row.margin / 100).mean())
 
     seeds = next(n for n in range(row.n + 1, 1000) if within(n) >= 0.8)
-    assert re.findall(r"\d+", _effort(row)) == [str(seeds), "3"], "and the row's name"
+    assert re.findall(r"\d+", _effort(row)) == [str(seeds)]
 
 
 def test_more_text_is_asked_for_only_where_no_number_of_seeds_would_do(tmp_path: Path):
     row = next(row for row in build_rows(made(tmp_path)) if row.name == "layer_3")
     row.margin, row.difference, row.behind = 0.1, -0.0009, [-0.02, 0.0]
     row.error = (1.2e-6, 0.0)  # 0.09 points behind: many seeds show that this is within 0.1
-    assert re.findall(r"\d+", _effort(row)) == ["3", str(MOST_TIMES * row.n)], "the row's name, and seeds"
+    assert re.findall(r"\d+", _effort(row)) == [str(MOST_TIMES * row.n)]
     row.error = (1.2e-6, 1e-5)
     text = _effort(row)
     assert re.findall(r"\d+", text) == []
     row.difference = -0.0011
     beyond = _effort(row)
-    assert (re.findall(r"\d+", beyond), beyond != text) == (["3"], True), "neither seeds nor text would do"
+    assert (re.findall(r"\d+", beyond), beyond != text) == ([], True), "neither seeds nor text would do"
 
 
 def test_nothing_to_recommend_has_its_own_reason(tmp_path: Path):
