@@ -52,7 +52,7 @@ def commands() -> list[str]:
 
 # Large grids, and corpora that are not here: test_committed_keys.py plans each run of them. Of those of equal terms,
 # the smallest of each is run here.
-LARGE = ("-mpnet", "-terms", "-encoders", "corpora-")
+LARGE = ("mpnet", "-terms", "-encoders", "corpora-")
 PLANNED = [one for one in commands_of_sets() if any(name in one for name in LARGE) and "layers=mean" not in one]
 
 
@@ -137,7 +137,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
             words += ["probe.hidden_size=4", *["probe.num_layers=1"] * ("probe=mlp" not in words)]
         if not any(word.startswith(("data.path=", "data=demo_", "data=demo,")) for word in words):
             words.append(f"data.path={data}")
-        if "+sweep=conll2003_minilm" in words and not any("precision" in word for word in words):
+        if "+sweep=conll2003_m" in command and not any("precision" in word for word in words):
             words.append("probe.precision=float32")  # bfloat16, which it has, takes several times as long on most CPUs
         if kind == "train":
             words += ["seed=1", *narrowed(words)]
