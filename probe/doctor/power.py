@@ -18,7 +18,6 @@ from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
 
 SEEDS = (3, 5, 10, 20)
-OUT = (ELIMINATED, UNCONVERGED)
 
 
 def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
@@ -30,7 +29,9 @@ def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
     plans = [planned for planned in map(plan, configs) if planned.selection.indices]
     corpus = plans[0].corpus
     for table in tables_of(build_rows(like)):
-        rows = [row for row in table if row.section == MAIN and row.n > 1 and row.label not in OUT]
+        rows = [
+            row for row in table if row.section == MAIN and row.n > 1 and row.label not in (ELIMINATED, UNCONVERGED)
+        ]
         if len(rows) > 1 and rows[0].task == corpus.task:
             break
     else:
@@ -46,5 +47,5 @@ def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
         f"{num_rows} rows with {sizes} seeds, if scores vary as in {like} ({heading(rows)}; "
         + (f"{units})" if over_text else "over seeds alone)"),
         f"called worse in 80 % of tables: a row {' / '.join(map(percent, worse))} points behind the best",
-        f"shown to be as good in 80 %: within a margin of {' / '.join(map(percent, within))} points",
+        f"a row as good as the best: shown to lie within {' / '.join(map(percent, within))} points in 80 % of tables",
     ]

@@ -89,7 +89,8 @@ def run_race(
             for line in race_lines(state, num_logged):
                 log(line)
             num_logged = len(state.rounds)
-            decided = [(plan_of[row].expected, identities[row, seed]) for row, seed in state.runs]  # also earlier runs
+            cells = [*state.runs, *state.todo]  # also those that were made before
+            decided = [(plan_of[row].expected, identities[row, seed]) for row, seed in cells]
             expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
             if expected:
                 write_expected(folder, expected, spec.started)

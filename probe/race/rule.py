@@ -283,8 +283,8 @@ def _samples(rows: Sequence[Sequence[DevRun]]) -> list[Sample]:
     """Returns the scores of each row's runs with the influence of each unit of the text, as a table has them."""
     known = [[run.influence for run in own if run.influence is not None] for own in rows]
     moves = [np.stack(own) for own in known] if all(known) else []
-    if not all(run.by_document for own in rows for run in own):
-        moves = with_neighbours(moves) or [] if moves else []
+    if moves and not all(run.by_document for own in rows for run in own):
+        moves = with_neighbours(moves) or []
     return [Sample([run.dev for run in own], moves[at] if moves else None) for at, own in enumerate(rows)]
 
 

@@ -42,8 +42,7 @@ class Run:
     @property
     def input(self) -> str:
         """Returns a key of what its encoder reads, and which labels are to be found."""
-        identity = self.identity
-        return canonical([self._base["corpus"], identity.task, identity.sentence, self.encoder])
+        return canonical([*self.text, self.encoder])
 
     @cached_property
     def table(self) -> str:
@@ -59,7 +58,12 @@ class Run:
         identity = self.identity
         read = [self.setting.features[name] for name in READ if name in self.setting.features]
         probe = {name: value for name, value in identity.probe.items() if name != "learning_rate"}
-        return [self._base["corpus"], identity.task, identity.sentence, identity.version, read, probe]
+        return [*self.text, identity.version, read, probe]
+
+    @property
+    def text(self) -> list[Any]:
+        """Returns what says which text and labels it has."""
+        return [self._base["corpus"], self.identity.task, self.identity.sentence]
 
     @cached_property
     def row(self) -> str:

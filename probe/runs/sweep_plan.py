@@ -32,7 +32,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class RequestedRun:
-    """A run that a sweep asked for. width: values a word. asked: when a sweep first did, in UTC."""
+    """A run that a sweep asked for. width: values a word. asked: when a sweep first did, or a race began, in UTC."""
 
     key: str
     row: str
@@ -58,7 +58,7 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
 def write_expected(results_dir: Path, runs: list[RequestedRun], started: str = "") -> None:
     """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
 
-    started: when the sweep began, if it asks for its runs bit by bit.
+    started: when a race began, whose rounds ask for their runs one after another.
     """
     with alone(results_dir / "logs" / "sweep.lock"):
         before = read_expected(results_dir)

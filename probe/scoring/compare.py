@@ -46,8 +46,8 @@ class Sample:
     """Holds one row's scores on one split.
 
     scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text moves each score (see
-    `significance.influence`); None if there are no counts. looks: the number of the table that first had each score;
-    empty: all were in one table.
+    `significance.influence`); None if there are no counts. looks: the look at which each score was first seen;
+    empty: one saw all.
     """
 
     scores: Sequence[float]

@@ -7,10 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from probe.config import UserError
-from probe.runs.frame import Run
 from probe.runs.samples import SPLITS, Load, run_counts, samples_of
 from probe.scoring.compare import Comparison
 from probe.scoring.significance import CONFIDENCE
@@ -57,9 +55,7 @@ def row_differences(
     every = [row for row in build_rows(folder, margin) if row.n]
     known = {row.full_name: row for row in every}
     for name in names:
-        if name not in known:
-            hint = f" Did you mean {close!r}?" if (close := closest(name, known)) else ""
-            raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(known)}.")
+        _refuse_unknown(name, folder, [*known])
     tables = [{row.full_name: row for row in table} for table in tables_of(every)]
     tables = [table for table in tables if table.keys() >= {*names}] or [known]
     found, above = [], []
@@ -96,24 +92,33 @@ def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
 def folder_differences(a: Path, b: Path, names: Sequence[str] = ()) -> tuple[list[Difference], list[str]]:
     """Compares the rows of one name in two folders; also returns what A and B are.
 
-    names: of a row of A and one of B, which are compared instead, also per type. Tables of the same text are compared;
-    where each folder has one table, whatever its text is. Raises UserError where no such rows converged.
+    names: of a row of A and one of B, which are compared instead, also per type. Tables of the same text are compared,
+    and if some have the same settings too, only these. If each folder has one table, the two may have different texts.
+    Raises UserError for a name that is no row, and where no such rows converged.
     """
-    built = [tables_of([row for row in build_rows(at) if row.n and row.label != UNCONVERGED]) for at in (a, b)]
+    built = [[row for row in build_rows(at) if row.n] for at in (a, b)]
+    for at, rows, name in zip((a, b), built, names, strict=False):
+        _refuse_unknown(name, at, [row.full_name for row in rows])
+    sides = [tables_of([row for row in rows if row.label != UNCONVERGED]) for rows in built]
     tables = []
-    for rows, others in itertools.product(*built):
+    for rows, others in itertools.product(*sides):
         of_a, of_b = ({row.full_name: row for row in side} for side in (rows, others))
         wanted = [names] if names else [(name, name) for name in of_a]
         pairs = [(of_a[one], of_b[other]) for one, other in wanted if one in of_a and other in of_b]
-        alike = _text(rows[0]) == _text(others[0]) or max(map(len, built)) == 1
+        alike = rows[0].run.text == others[0].run.text or max(map(len, sides)) == 1
         if pairs and alike and rows[0].task == others[0].task:
-            tables.append((f"A: {a}: {heading(rows)}. B: {b}: {heading(others)}.", pairs))
+            title = f"A: {a}: {heading(rows)}. B: {b}: {heading(others)}."
+            tables.append((title, pairs, rows[0].table == others[0].table))
     if not tables:
-        which = f"{names[0]!r} and {names[1]!r}" if names else "of one name"
-        raise UserError(f"{a} and {b} have no rows {which} of one text and one kind of label that converged in both.")
+        hint = "" if names else " Name two: --difference ROW ROW."
+        raise UserError(
+            f"{a} and {b} have no such rows of one text and one kind of label that converged in both.{hint}"
+        )
+    if any(same for *_, same in tables):
+        tables = [table for table in tables if table[-1]]
     found: list[Difference] = []
     above = []
-    for number, (title, pairs) in enumerate(tables, 1):
+    for number, (title, pairs, _) in enumerate(tables, 1):
         head = f"{number}: " * (len(tables) > 1)
         above.append(head + title)
         for one, other in pairs:
@@ -122,13 +127,15 @@ def folder_differences(a: Path, b: Path, names: Sequence[str] = ()) -> tuple[lis
     return found, above
 
 
+def _refuse_unknown(name: str, folder: Path, known: Sequence[str]) -> None:
+    """Raises UserError for a name that is none of these rows."""
+    if name not in known:
+        hint = f" Did you mean {close!r}?" if (close := closest(name, known)) else ""
+        raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(known)}.")
+
+
 def _title(a: Row, b: Row) -> str:
     return a.full_name if a.full_name == b.full_name else f"{a.full_name} - {b.full_name}"
-
-
-def _text(row: Row) -> list[Any]:
-    """Returns what says that two rows have the same text and labels."""
-    return Run(row.name, row.identity, row.width, row.setting).compared[:3]
 
 
 def _differences(name: str, a: Row, b: Row, kinds: Sequence[str | None]) -> Iterator[Difference]:

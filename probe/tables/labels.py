@@ -6,8 +6,7 @@ The test split is compared too, and shown; it changes no label.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from probe.conditions import MAIN
@@ -35,7 +34,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
         return
     load = functools.cache(run_counts)
     sampled = {split: samples_of([row.records for row in ranked], split, load) for split in SPLITS}
-    looks = looks_of(ranked)
+    looks = looks_of(ranked, {at for row in rows if row.section == MAIN for at in row.unfinished})
     on = {
         split: Comparison([replace(one, looks=own) for one, own in zip(samples, looks, strict=True)])
         for split, (samples, _) in sampled.items()
@@ -60,25 +59,18 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
         left = [place for place in left if ranked[place].cost < ranked[cheapest].cost]
 
 
-def looks_of(rows: Sequence[Row]) -> list[list[int]]:
-    """Returns the number of the table that first had each run of each row, as `Sample.looks`.
+def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]]:
+    """Returns the look at which each run of each row was first seen, as `Sample.looks`.
 
-    A finished sweep is one look. While one is not finished, and with runs that no sweep asked for, somebody may stop
-    because of what a table shows. So these count as looked at after each seed. A row that is added later brings no new
-    look: its first runs count with the others of their seeds.
+    A finished sweep is one look. In an unfinished one, and of runs that no sweep asked for, each seed is one, because
+    somebody may stop for what a table shows. unfinished: when such sweeps were started.
     """
-    is_open = any(row.missing > row.failed for row in rows)
     looks = [
-        [(at, 0) if at is not None and not is_open else ("~", record.seed) for at, record in own]
-        for own in ([(row.asked.get(file), record) for file, record in row.records.items()] for row in rows)
-    ]
-    seeds = [[record.seed for record in row.records.values()] for row in rows]
-    first: dict[int, tuple[str, int]] = {}
-    for seed, look in sorted(zip(itertools.chain(*seeds), itertools.chain(*looks), strict=True)):
-        first.setdefault(seed, look)
-    looks = [
-        [first[seed] if look == min(own) else look for seed, look in zip(of, own, strict=True)]
-        for of, own in zip(seeds, looks, strict=True)
+        [
+            ("~", record.seed) if (at := row.asked.get(file)) is None else (at, record.seed if at in unfinished else 0)
+            for file, record in row.records.items()
+        ]
+        for row in rows
     ]
     numbers = {look: number for number, look in enumerate(sorted({look for own in looks for look in own}))}
     return [[numbers[look] for look in own] for own in looks]

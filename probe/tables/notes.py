@@ -21,8 +21,7 @@ HOW_UNCONVERGED = {
 }
 SHOWN = 6  # runs named in a note
 RISING = 0.002  # gain of dev score in the last quarter of a training, from which on longer training may score higher
-FAILED = 0.03  # a run so far below the median of its row's, and SPREADS median deviations, is named
-SPREADS = 7  # about five standard deviations
+FAILED = 0.03  # a run so far below the median of its row's, and five deviations of those above it, is named
 ALL_FOUND = 0.999  # from this score on, no difference is left to see
 
 
@@ -96,7 +95,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             f"margin: all of it is above {0 - best.margin:g}; else worse: all of it is below 0; undecided: neither."
         )
         if best.looks > 1:
-            lines[-1] += f" Seeds were added or are missing, so {best.looks} looks share the 5 % of errors."
+            lines[-1] += f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")
     if chosen := [row.title for row in rows if row.screened]:
@@ -150,7 +149,7 @@ def _failing_notes(rows: Sequence[Row]) -> list[str]:
     for row in (row for row in rows if row.section == MAIN and row.n > 2 and not row.unconverged):
         scores = {record.label: record.scores.dev.headline for record in row.records.values()}
         usual = statistics.median(scores.values())
-        limit = max(FAILED, SPREADS * statistics.median(abs(score - usual) for score in scores.values()))
+        limit = max(FAILED, 5 * statistics.stdev(score for score in scores.values() if score >= usual))
         found += [
             f"{with_encoder(name, row.encoder)} ({percent(score)}, usually {percent(usual)})"
             for name, score in scores.items()

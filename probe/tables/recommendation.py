@@ -154,7 +154,7 @@ def _saved(use: Row, best: Row) -> str:
 
 
 def _effort(row: Row) -> str:
-    """Says how many seeds would probably show a row to lie within the margin, or why none would.
+    """Says how many seeds would probably show a row to lie within the margin on this text, or why none would.
 
     Its true difference to the best is taken to be the measured one, and "probably" is in 80 % of cases. The error's
     square has a part that falls with seeds and one that falls with the text only.
@@ -164,12 +164,12 @@ def _effort(row: Row) -> str:
     over_seeds, over_text = row.error
     room = row.difference + row.margin / 100
     if room <= 0:
-        return "As measured, it lies beyond the margin: more seeds would probably not change that."
+        return "As measured, it lies beyond the margin, so no number of seeds can be named."
     critical = (row.difference - _behind(row)) / math.sqrt(over_seeds + over_text)
-    needed = (room / (critical + POWER)) ** 2 - over_text  # what the seeds' part may be at most
-    if needed <= 0:
+    if room <= critical * math.sqrt(over_text):
         return "Seeds alone would probably not show it to lie within the margin: that takes more text."
-    seeds = max(row.n + 1, math.ceil(row.n * over_seeds / needed))
-    if seeds > MOST_TIMES * row.n:
-        return f"To show that it lies within the margin would take more than {MOST_TIMES * row.n} seeds."
-    return f"If its difference stays, {seeds} seeds in all would probably show it to lie within the margin."
+    for seeds in range(row.n + 1, MOST_TIMES * row.n + 1):
+        error = over_seeds * row.n / seeds
+        if room >= critical * math.sqrt(error + over_text) + POWER * math.sqrt(error):
+            return f"If its difference stays, {seeds} seeds in all would probably show it to lie within the margin."
+    return f"To show that it lies within the margin would take more than {MOST_TIMES * row.n} seeds."

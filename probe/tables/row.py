@@ -10,6 +10,7 @@ from probe.data.task import Task
 from probe.data.tasks import TASKS
 from probe.probes.selection import encoder_flops
 from probe.race.rule import Elimination
+from probe.runs.frame import Run
 from probe.runs.identity import RunIdentity
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
@@ -32,17 +33,18 @@ class Row:
     """Holds a row: one choice of layers under some conditions, over its seeds.
 
     records: one per seed, by file. asked: when a sweep asked for each of them, see `frame.Run`. missing: how many runs
-    that were asked for have no record; `failed` of them failed. encoder: its encoder's name where its table has
-    several. condition: as displayed; None for main runs. eliminated: when and why a race gave the row no more seeds.
-    screened: whether a screen of the same text chose it for the race.
-    rates: the records by learning rate, where its table has several; `records` are those of the best by dev.
+    that were asked for have no record; `failed` of them failed. unfinished: when sweeps asked for runs that have no
+    record and did not fail. encoder: its encoder's name where its table has several. condition: as displayed; None for
+    main runs. eliminated: when and why a race gave the row no more seeds. screened: whether
+    a screen of the same text chose it for the race. rates: the records by learning rate, where its table has several;
+    `records` are those of the best by dev.
 
     `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
     loss: what the row is expected to lose against the truly best one on dev.
     error: the square of that difference's standard error: what seeds, and what the text contributes. intervals: of the
     mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
-    if counts are missing. looks: how many tables the seeds were added to, with this one. apart: of captions.
+    if counts are missing. looks: how often these scores may have been looked at. apart: of captions.
     on_front: the front has the cheapest row that is not shown to be worse than the best. Among the rows that cost less
     than this one, it again has the cheapest that is not shown to be worse than their best; and so on.
     """
@@ -54,6 +56,7 @@ class Row:
     width: int
     records: Records = field(default_factory=dict)
     asked: dict[Path, str | None] = field(default_factory=dict)
+    unfinished: set[str] = field(default_factory=set)
     missing: int = 0
     failed: int = 0
     encoder: str | None = None
@@ -124,6 +127,10 @@ class Row:
     def num_blocks(self) -> int:
         """Returns how many of the encoder's blocks have to be computed."""
         return max(self.indices, default=0)
+
+    @property
+    def run(self) -> Run:
+        return Run(self.name, self.identity, self.width, self.setting)
 
     @property
     def cost(self) -> tuple[int, int]:

@@ -102,6 +102,7 @@ def _row(runs: Sequence[Run], failed: Collection[str]) -> Row:
         asked={run.file: run.asked for run in rates[rate] if run.file},
         missing=len(open_runs),
         failed=sum(short(run.identity.key) in failed for run in open_runs),
+        unfinished={run.asked or "" for run in runs if run.record is None and short(run.identity.key) not in failed},
         encoder=run.encoder,
         rates=records if run.identity.layers.indices and not run.identity.is_fine_tuned else {},
     )
@@ -132,14 +133,10 @@ def _beside_frozen(rows: Sequence[Row]) -> list[list[Row]]:
         if not row.identity.is_fine_tuned:
             tables.setdefault(row.table, []).append(row)
     for row in tuned:
-        beside = [own[0].table for own in tables.values() if any(_input(other) == _input(row) for other in own)]
+        beside = [own[0].table for own in tables.values() if any(other.run.input == row.run.input for other in own)]
         for table in beside or [row.table]:
             tables.setdefault(table, []).append(replace(row, table=table))
     return list(tables.values())
-
-
-def _input(row: Row) -> str:
-    return Run(row.name, row.identity, row.width, row.setting).input
 
 
 def _name(table: list[Row]) -> None:
@@ -177,8 +174,7 @@ def _tell_apart(tables: Sequence[list[Row]]) -> None:
     for same in group_by(tables, setting_of).values():
         known = []
         for table in same if len(same) > 1 else ():
-            row = main_row(table)
-            corpus, *_, version, read, probe = Run(row.name, row.identity, row.width, row.setting).compared
+            corpus, *_, version, read, probe = main_row(table).run.compared
             started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
             named = {f"features.{name}": value for name, value in zip(READ, read, strict=False)}  # the last is optional
             named |= {f"probe.{name}": value for name, value in probe.items()}

@@ -87,7 +87,7 @@ def read_scores(file: Path) -> pandas.DataFrame:
     for name, of in (("cost", "row"), ("document", "unit")):
         several = table.groupby(of)[name].nunique().gt(1) if name in table else pandas.Series(dtype=bool)
         if several.any():
-            raise UserError(f"--scores {file}: {of} {several.idxmax()!r} has more than one {name}.")
+            raise UserError(f"--scores {file}: {of} {several.idxmax()!r} has more than one {name}. Give it one.")
     counted = table.groupby(["row", "seed"]).size()
     units = table.unit.nunique()
     if (counted < units).any():
@@ -179,7 +179,10 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         if row.behind is not None and row.behind_low is not None and row.behind_high is not None:
             low, high = number(row.behind_low, "+"), number(row.behind_high, "+")
             lines[-1] += [f"{number(row.behind, '+')} ({low} .. {high})", row.label or ""]
-    first = f"No recommendation: the scores do not say how much those of a row vary ({over}). Add seeds or units."
+    first = "No recommendation: there is one row."
+    if len(rows) > 1:
+        first = f"No recommendation: nothing says how much a row's score varies ({over}). "
+        first += f"Add seeds, or at least {FEWEST_UNITS} units."
     if best:
         use = next(row for row in rows if row.use)
         lies = -(use.behind_low or 0.0)

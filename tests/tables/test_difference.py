@@ -156,10 +156,14 @@ def test_rows_of_one_name_in_two_folders_are_compared_in_every_format(
 
 def test_tables_of_two_folders_are_compared_where_their_text_is_the_same(tmp_path: Path):
     a, b = made(tmp_path / "a"), tmp_path / "b"
-    scores = {("corpus", "document"): 0.6, ("corpus", "sentence"): 0.7, ("another", "sentence"): 0.5}
-    for (corpus, context), dev in scores.items():
+
+    def add(corpus: str, context: str, dev: float) -> None:
         for seed in (1, 2, 3):
             make_record(b, "last", seed, dev + seed / 1000, 0.4, sentences=WORSE, corpus=corpus, context=context)
+
+    add("corpus", "document", 0.6)
+    add("corpus", "window", 0.7)
+    add("another", "sentence", 0.5)
     found, above = folder_differences(a, b)
     assert [round(one.b, 3) for one in found if one.score.startswith("dev")] == [0.602, 0.702]
     assert ["document" in line.partition("B:")[2] for line in above] == [True, False]
@@ -168,8 +172,13 @@ def test_tables_of_two_folders_are_compared_where_their_text_is_the_same(tmp_pat
     assert [round(one.b, 3) for one in named if one.score == "dev F1"] == [0.602, 0.702]
     with pytest.raises(UserError):
         folder_differences(a, b, ["last", "embeddings"])
+    with pytest.raises(UserError, match="'last'"):
+        folder_differences(a, b, ["lst", "last"])
     with pytest.raises(UserError):
         row_differences(a, ["last", "last"])
+    add("corpus", "sentence", 0.65)
+    found, _ = folder_differences(a, b)
+    assert [round(one.b, 3) for one in found if one.score.startswith("dev")] == [0.652], "the same settings, too"
 
 
 def test_counts_of_another_text_are_not_paired(tmp_path: Path):

@@ -147,8 +147,9 @@ def test_the_seeds_asked_for_reach_the_margin(tmp_path: Path):
     draws = np.random.default_rng(0).standard_normal(100_000)
 
     def within(n: int) -> float:
-        own = math.sqrt(over_seeds * row.n / n + over_text)
-        return float((row.difference + own * draws - critical * own > -row.margin / 100).mean())
+        own = over_seeds * row.n / n  # the text stays
+        lows = row.difference + math.sqrt(own) * draws - critical * math.sqrt(own + over_text)
+        return float((lows > -row.margin / 100).mean())
 
     seeds = next(n for n in range(row.n + 1, 1000) if within(n) >= 0.8)
     assert re.findall(r"\d+", _effort(row)) == [str(seeds)]
