@@ -133,9 +133,9 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
 def _over_last(use: Row, last: Row) -> str:
     difference = use.dev_mean - last.dev_mean
     parts = [f"is {percent(abs(difference))} points {'below' if difference >= 0 else 'above'} {use.title}"]
-    parts += [f"needs {last.num_blocks} blocks, not {use.num_blocks}"] * (use.num_blocks != last.num_blocks)
-    parts += [f"has {last.width} features, not {use.width}"] * (use.width != last.width)
-    return f"The last layer {' and '.join(parts)}."
+    parts += [f"needs {last.num_blocks} instead of {use.num_blocks} blocks"] * (use.num_blocks != last.num_blocks)
+    parts += [f"has {last.width} instead of {use.width} features"] * (use.width != last.width)
+    return f"The last layer {' and '.join([', '.join(parts[:-1]), parts[-1]] if parts[1:] else parts)}."
 
 
 def _saved(use: Row, best: Row) -> str:
