@@ -42,7 +42,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command("doctor", "check that data, encoder, store and device are ready"),
     "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)"),
     "cache": Command("cache", "list or prune the feature store"),
-    "export": Command("export", "write words, tags and vectors to safetensors and JSON lines"),
+    "export": Command("export", "write features as files, or a row as a model to deploy"),
 }
 
 HELP = """\

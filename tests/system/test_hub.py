@@ -104,6 +104,7 @@ def test_the_papers_table_comes_from_the_hub_with_both_commits(stand_in: Hub, tm
     arguments = [
         "+sweep=paper_table",
         "data=conll2003",
+        "features.context=sentence",  # that data set marks no documents
         "seed=1",
         "jobs=2",
         "results_dir=out",
