@@ -140,15 +140,15 @@ def test_without_counts_the_seeds_alone_decide_the_recommendation(tmp_path: Path
 def test_the_seeds_asked_for_reach_the_margin(tmp_path: Path):
     """By the error's two parts: with so many, the low end is within the margin four times in five."""
     row = next(row for row in build_rows(made(tmp_path)) if row.name == "layer_3")
-    row.margin, row.difference, row.behind = 4.0, -0.004, [-0.0424, 0.0]
-    row.error = over_seeds, over_text = 2.8e-4, 3e-5
+    difference, low, over_seeds, over_text = -0.004, -0.0424, 2.8e-4, 3e-5
+    row.margin, row.difference, row.behind, row.error = 4.0, difference, [low, 0.0], (over_seeds, over_text)
     error = math.sqrt(over_seeds + over_text)
-    critical = (row.difference - row.behind[0]) / error
+    critical = (difference - low) / error
     draws = np.random.default_rng(0).standard_normal(100_000)
 
     def within(n: int) -> float:
         own = over_seeds * row.n / n  # the text stays
-        lows = row.difference + math.sqrt(own) * draws - critical * math.sqrt(own + over_text)
+        lows = difference + math.sqrt(own) * draws - critical * math.sqrt(own + over_text)
         return float((lows > -row.margin / 100).mean())
 
     seeds = next(n for n in range(row.n + 1, 1000) if within(n) >= 0.8)
