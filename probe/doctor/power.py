@@ -6,13 +6,11 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe.conditions import MAIN
 from probe.config import Config, UserError
 from probe.runs.plan import plan
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison, detectable
 from probe.system.format import percent
-from probe.tables.labels import ELIMINATED, UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
@@ -29,9 +27,7 @@ def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
     plans = [planned for planned in map(plan, configs) if planned.selection.indices]
     corpus = plans[0].corpus
     for table in tables_of(build_rows(like)):
-        rows = [
-            row for row in table if row.section == MAIN and row.n > 1 and row.label not in (ELIMINATED, UNCONVERGED)
-        ]
+        rows = [row for row in table if row.behind and row.n > 1]
         if len(rows) > 1 and rows[0].task == corpus.task:
             break
     else:
