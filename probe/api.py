@@ -122,7 +122,7 @@ class Screen:
 def results(folder: str | Path, margin: float | None = None) -> Results:
     """Reads a results folder: its table and runs as pandas DataFrames, and which row to use. Trains nothing.
 
-    margin: by how many points of dev score a row may be worse than the best (default: `margin` in conf/config.yaml).
+    margin: by how many points of dev score a row may be worse than the best (default: as the last sweep, else 1).
     Scores are fractions. Raises probe.config.UserError, a ValueError, if the folder holds neither records nor a sweep.
 
     >>> import probe
@@ -178,7 +178,7 @@ def sweep(*settings: str) -> Results:
     if len(folders) > 1:
         raise UserError(f"give one results_dir, not {', '.join(sorted(folders))}.")
     _, errors = _run_command("train", ["-m", *settings], may_fail=True)
-    found = results(folders.pop(), configs[0].margin)
+    found = results(folders.pop())
     failed = [line for line in errors.splitlines() if line.startswith("failed: ")]
     return replace(found, problems=[*failed, *found.problems])
 

@@ -17,10 +17,10 @@ from probe.system.processes import is_child
 
 DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
-dev. The rows are the best of `probe screen` (race.candidates of them, the best of each width
-first; with 0 nothing is screened), those of race.rows, and those of layers=A,B or of a sweep; all
-presets if none is given. The seeds are seed, seed + 1, ... up to race.max_seeds, or those that
-you give. The same command continues a race.
+dev. The rows are the best of `probe screen` (race.candidates of them, the best of each width and
+the best single layer first; with 0 nothing is screened), those of race.rows, and those of
+layers=A,B or of a sweep; all presets if none is given. The seeds are seed, seed + 1, ... up to
+race.max_seeds, or those that you give. The same command continues a race.
 """
 EXAMPLES = """\
   probe race data=demo encoder=minilm_l6 results_dir=results/race
@@ -62,7 +62,7 @@ def race(arguments: list[str]) -> int:
     if is_child():
         return 0
     folder = Path(base.results_dir)
-    return report_bad_records(folder) | finish([folder], base.margin, failed.items())
+    return report_bad_records(folder) | finish([folder], failed.items())
 
 
 def _with_layers(base: Config, layers: Iterable[LayersConfig]) -> list[Config]:
@@ -70,28 +70,30 @@ def _with_layers(base: Config, layers: Iterable[LayersConfig]) -> list[Config]:
     return [replace(base, layers=replace(one, normalize=base.layers.normalize)) for one in layers]
 
 
-def _screened(base: Config, command: str, log: Callable[[str], None]) -> list[Config]:
-    """Runs the screen, shows and writes it, and returns the rows of `choose_candidates`."""
+def _screened(base: Config, command: str, log: Callable[[str], None]) -> tuple[list[Config], int]:
+    """Runs the screen, shows and writes it, and returns the rows of `choose_candidates` and how many it ranked."""
     if not base.race.candidates:
-        return []
+        return [], 0
     from probe.screening.report import screen_table
     from probe.screening.run import run_screens
 
     screens = run_screens([base], log, command)
     log(f"{screen_table(screens).render('text')}\nNow the runs.\n")
     (screen,) = screens.values()
-    return _with_layers(base, (one.layers for one in choose_candidates(screen.ranked, base.race.candidates)))
+    chosen = choose_candidates(screen.ranked, base.race.candidates)
+    return _with_layers(base, (one.layers for one in chosen)), len(screen.ranked)
 
 
 def choose_candidates(ranked: Sequence[Candidate], number: int) -> list[Candidate]:
     """Chooses `number` candidates for a race from a screen's ranking and returns them best first.
 
-    First come the choices that rank above all narrower ones, then the next best. A linear readout gains more from width
-    than a trained probe does, so the first choices of a screen are usually equally wide. A cheaper choice can only be
-    recommended if it takes part.
+    First come the choices that rank above all narrower ones, then the best single layer, then the next best. A linear
+    readout gains more from width than a trained probe does, so the first choices of a screen are usually equally wide,
+    and single layers rank low. A cheaper choice can only be recommended if it takes part.
     """
     above_narrower = [
         place for place, one in enumerate(ranked) if all(one.width < other.width for other in ranked[:place])
     ]
-    others = [place for place in range(len(ranked)) if place not in above_narrower]
-    return [ranked[place] for place in sorted([*above_narrower, *others][:number])]
+    single = [place for place, one in enumerate(ranked) if len(one.layers.indices) == 1][:1]
+    first = dict.fromkeys([*above_narrower, *single, *range(len(ranked))])
+    return [ranked[place] for place in sorted(list(first)[:number])]

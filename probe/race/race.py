@@ -35,13 +35,14 @@ def run_race(
     named: Sequence[Config],
     seeds: Sequence[int],
     base: Config,
-    candidates: Callable[[], list[Config]],
+    candidates: Callable[[], tuple[list[Config], int]],
     crew: Crew,
     log: Callable[[str], None] = print,
 ) -> dict[str, str]:
     """Races these configs (one per row) and the candidates in one results folder. Returns why runs failed.
 
-    base: the settings of the race. candidates: called only when a new race begins; later its rows are in race.json.
+    base: the settings of the race. candidates: gives those of a screen and how many it ranked; called only when a new
+    race begins, because later its rows are in race.json.
     Raises UserError for rows that cannot race, and if the folder holds another race.
     """
     folder = Path(base.results_dir)
@@ -52,9 +53,10 @@ def run_race(
     asked = {"named": sorted({plan(cfg).selection.name for cfg in named}), "candidates": base.race.candidates}
     there = read_spec(folder)
     if there is None:
-        configs = [*named, *candidates()]
+        chosen, choices = candidates()
+        configs = [*named, *chosen]
     else:
-        configs = [replace(base, layers=entry.layers) for entry in there.entries]
+        configs, choices = [replace(base, layers=entry.layers) for entry in there.entries], there.choices
     plans: dict[str, Plan] = {}  # by cell: if a row has two names, the first counts
     for planned in map(plan, configs):
         plans.setdefault(planned.identity.cell, planned)
@@ -70,7 +72,7 @@ def run_race(
         )
         for name, planned in plan_of.items()
     ]
-    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds, base.margin / 100), now()))
+    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds, base.margin / 100), now(), choices))
     identities = spec.runs
     paths = {cell: record_path(folder, cell[0], identity) for cell, identity in identities.items()}
     known: dict[Cell, DevRun | str] = {}
@@ -93,7 +95,7 @@ def run_race(
             decided = [(plan_of[row].expected, identities[row, seed]) for row, seed in cells]
             expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
             if expected:
-                write_expected(folder, expected, spec.started)
+                write_expected(folder, expected, command=crew.command, started=spec.started)
         if not state.todo:
             return state.failed
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]

@@ -44,6 +44,7 @@ class RaceSpec:
     """Holds the content of race.json: everything about a race but its runs.
 
     asked: the names and the number of candidates that its rows came from. Asking for the same continues the race.
+    choices: how many the screen ranked; its first ones are the candidates.
     started: when, in UTC; its rounds are one look at the scores, because its thresholds allow for all of them.
     """
 
@@ -51,6 +52,7 @@ class RaceSpec:
     entries: list[Entry]
     rules: Rules
     started: str = ""
+    choices: int = 0
 
     @property
     def costs(self) -> dict[str, tuple[int, int]]:

@@ -42,7 +42,7 @@ TEMPLATE = Path(__file__).with_name("page.html.j2")
 def write_report(folder: Path, margin: float | None = None, forms: Sequence[str] = ("png",)) -> list[Path]:
     """Writes tables, figures and the page into a results folder; returns page and figures. UserError without records.
 
-    margin: points of dev score that the user does not mind; None: the default. forms: of figures, png and svg.
+    margin: as in `build_rows`. forms: of figures, png and svg.
     """
     folder = results_folder(folder)
     rows = _rows(folder, margin)
@@ -51,7 +51,7 @@ def write_report(folder: Path, margin: float | None = None, forms: Sequence[str]
     return write_page(folder, rows, forms)
 
 
-def _rows(folder: Path, margin: float | None) -> list[Row]:
+def _rows(folder: Path, margin: float | None = None) -> list[Row]:
     """Builds a results folder's rows; none where it holds a screen alone."""
     has_runs = any((folder / "records").glob("*.json")) or (folder / SWEEP).exists()
     return build_rows(folder, margin) if has_runs or not (folder / SCREEN).exists() else []
@@ -73,28 +73,28 @@ def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",
     return [folder / PAGE, *files]
 
 
-def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | None = None) -> str:
+def page_line(folder: Path, rows: Sequence[Row] | None = None) -> str:
     """Writes figures and page at the end of a command, and says in one line where the page is.
 
-    rows: of the folder, if they are at hand; else they are built with this margin. If the page cannot be written, the
-    line says why: the results are there all the same, and `probe report` makes their page at any time.
+    rows: of the folder, if they are at hand. If the page cannot be written, the line says why: the results are there
+    all the same, and `probe report` makes their page at any time.
     """
     try:
-        write_page(folder, _rows(folder, margin) if rows is None else rows)
+        write_page(folder, _rows(folder) if rows is None else rows)
     except Exception as error:
         reason = reason_of(error) if isinstance(error, UserError) else f"{type(error).__name__}: {reason_of(error)}"
         return f"No page was written ({reason}). The results are not affected: probe report {shlex.quote(str(folder))}"
     return f"Page: {folder / PAGE}"
 
 
-def finish(folders: Iterable[Path], margin: float, failed: Iterable[tuple[str, str]]) -> int:
+def finish(folders: Iterable[Path], failed: Iterable[tuple[str, str]]) -> int:
     """Prints the tables of a sweep or race and its failures, writes tables and pages, and returns the exit code.
 
     failed: label and reason of each run that failed. If processes end at the same time, one of them writes.
     """
     code, rows_of = 0, {}
     for folder in folders:
-        rows_of[folder] = build_rows(folder, margin)
+        rows_of[folder] = build_rows(folder)
         print(f"\n{render(rows_of[folder], 'text')}\nRecords and tables: {folder}")
     for label, reason in failed:
         code = 1

@@ -85,7 +85,7 @@ def _train_sweep(configs: Sequence[Config], command: str) -> int:
     if is_child():
         return 0
     folders = sorted({Path(cfg.results_dir) for cfg in configs})
-    return report_bad_records(*folders) | finish(folders, configs[0].margin, failed)
+    return report_bad_records(*folders) | finish(folders, failed)
 
 
 def _screen_first(configs: Sequence[Config], command: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.records import RunRecord, load_records
-from probe.runs.sweep_plan import Setting, read_expected
+from probe.runs.sweep_plan import Setting, read_asked
 from probe.system.files import canonical, to_jsonable
 from probe.system.format import short_name, with_encoder
 
@@ -89,7 +89,7 @@ def run_of(file: Path, record: RunRecord) -> Run:
 def frame(folder: Path) -> list[Run]:
     """Returns the runs of a results folder."""
     runs = {record.key: run_of(file, record) for file, record in load_records(folder).items()}
-    for wanted in read_expected(folder):
+    for wanted in read_asked(folder).runs:
         run = runs.get(wanted.key, Run(wanted.row, wanted.identity, wanted.width, wanted.setting))
         runs[wanted.key] = replace(run, asked=wanted.asked)
     return list(runs.values())

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from probe.config import UserError
 from probe.runs.records import RunRecord, load_record
-from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
+from probe.runs.sweep_plan import SWEEP, labels_of, read_asked
 from probe.system.files import SHORT_KEY, short
 from probe.system.format import closest, duration, first_few, pluralize
 from probe.system.locks import is_locked, try_lock, wait_for_lock
@@ -158,7 +158,7 @@ def other_results(folder: Path) -> str:
 
 def status_of(results_dir: Path) -> SweepStatus:
     """Returns the status of a folder's sweep. Raises UserError if none was started."""
-    if expected := read_expected(results_dir):
+    if expected := read_asked(results_dir).runs:
         return SweepStatus(results_dir, [run.key for run in expected])
     found = f"{SWEEP} names no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
     raise UserError(f"{results_dir}: no sweep was started here ({found}). {other_results(results_dir)}")
@@ -166,7 +166,7 @@ def status_of(results_dir: Path) -> SweepStatus:
 
 def lines(now: SweepStatus) -> Iterator[str]:
     """Yields what `probe sweep-status` prints."""
-    labels = {short(key): label for key, label in labels_of(read_expected(now.results_dir)).items()}
+    labels = {short(key): label for key, label in labels_of(read_asked(now.results_dir).runs).items()}
     remaining_s = now.remaining_s(len(now.running)) if now.running else None
     remaining = "" if remaining_s is None else f"; {duration(remaining_s)} left"
     kinds = ("done", "running", "failed", "died", "waiting", "bad")

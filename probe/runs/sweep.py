@@ -78,7 +78,7 @@ def make_runs(
     plans = [*{(one.results_dir, one.identity.key): one for one in map(plan, configs)}.values()]
     folders = sorted({planned.results_dir for planned in plans})
     if not is_child():
-        _ask_for(plans, folders, log)
+        _ask_for(plans, folders, crew.command, log)
     if not crew.gpus and any(cfg.device != "cpu" for cfg in configs):
         crew.gpus = gpus()
     queue = _Queue(plans, crew, in_race)
@@ -114,12 +114,13 @@ def _times_died(planned: Plan) -> int:
     return sum(attempt.end == "begun" for attempt in attempts_of(planned.results_dir, planned.identity.key))
 
 
-def _ask_for(plans: Sequence[Plan], folders: Sequence[Path], log: Callable[[str], None]) -> None:
+def _ask_for(plans: Sequence[Plan], folders: Sequence[Path], command: str, log: Callable[[str], None]) -> None:
     """Writes which runs are asked for, and logs how many of them are done."""
     for folder in folders:
         prepare_results(folder)
         remove_leftovers(folder)
-        write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder])
+        own = [planned for planned in plans if planned.results_dir == folder]
+        write_expected(folder, [one.expected for one in own], margin=own[0].cfg.margin, command=command)
     for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
         log(line)
     num_done = sum(planned.is_done for planned in plans)

@@ -3,7 +3,7 @@ so that a narrower sweep does not hide what a wider one left open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,7 +32,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class RequestedRun:
-    """A run that a sweep asked for. width: values a word. asked: when a sweep first did, or a race began, in UTC."""
+    """A run that a sweep asked for. width: values a word.
+
+    asked: when a sweep first asked for it, in UTC; for a race, when that began. command: what was typed then.
+    """
 
     key: str
     row: str
@@ -40,10 +43,19 @@ class RequestedRun:
     width: int
     setting: Setting
     asked: str = ""
+    command: str = ""
 
     @property
     def label(self) -> str:
         return label_of(self.row, self.identity)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Holds the content of sweep.json. margin: of the tables, in points, as the last sweep had it."""
+
+    runs: list[RequestedRun]
+    margin: float | None = None
 
 
 def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
@@ -55,34 +67,39 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
     return {run.key: label_of(with_encoder(run.row, short_names[run.setting.encoder]), run.identity) for run in runs}
 
 
-def write_expected(results_dir: Path, runs: list[RequestedRun], started: str = "") -> None:
+def write_expected(
+    folder: Path, runs: Iterable[RequestedRun], *, margin: float | None = None, command: str = "", started: str = ""
+) -> None:
     """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
 
-    started: when a race began, whose rounds ask for their runs one after another.
+    margin: as in `Asked`; None: as before. command: what was typed. started: when a race began, whose rounds ask for
+    their runs one after another.
     """
-    with alone(results_dir / "logs" / "sweep.lock"):
-        before = read_expected(results_dir)
-        asked = {run.key: run.asked for run in before}
-        merged = {run.key: replace(run, asked=asked.get(run.key, started or now())) for run in [*before, *runs]}
-        write_json(results_dir / SWEEP, {"runs": [*merged.values()]})
+    new = started or now(), command
+    with alone(folder / "logs" / "sweep.lock"):
+        before = read_asked(folder)
+        first = {run.key: (run.asked, run.command) for run in before.runs}
+        merged = {}
+        for run in [*before.runs, *runs]:
+            asked, typed = first.get(run.key, new)
+            merged[run.key] = replace(run, asked=asked, command=typed)
+        write_json(folder / SWEEP, Asked([*merged.values()], before.margin if margin is None else margin))
 
 
-def read_expected(results_dir: Path) -> list[RequestedRun]:
-    """Returns the runs asked for; none where no sweep was started. Raises UserError if sweep.json cannot be read."""
-    file = results_dir / SWEEP
+def read_asked(folder: Path) -> Asked:
+    """Returns what was asked for; no runs where no sweep was started. Raises UserError if sweep.json cannot be read."""
+    file = folder / SWEEP
 
     def damaged(problem: str) -> UserError:
         return UserError(f"{file} is damaged ({problem}). Move it away and start the sweep again; records stay.")
 
     content = json_of(file, damaged)
     if content is None:
-        return []
-    if not isinstance(content, dict) or "runs" not in content:
-        raise damaged("it has no runs")
-    runs = decoded(content["runs"], list[RequestedRun], damaged)
-    for run in runs:
+        return Asked([])
+    asked = decoded(content, Asked, damaged)
+    for run in asked.runs:
         if run.setting.probe != run.identity.probe or not {"context", "subword"} <= run.setting.features.keys():
             raise damaged(f"the settings of {run.label} lack some, or are not those of its identity")
-    if changed := next((run for run in runs if run.key != run.identity.key), None):
+    if changed := next((run for run in asked.runs if run.key != run.identity.key), None):
         raise damaged(f"the key of {changed.label} is not the hash of its identity")
-    return runs
+    return asked

@@ -46,5 +46,5 @@ def screen(arguments: list[str]) -> int:
     log(f"screen: {sum(one.seconds for one in screens.values()):.0f} s; screen and table: {folder}")
     typed = shlex.join(overrides) if len(screens) == 1 else "encoder=ONE results_dir=DIR ..."
     log(f"next, to train the best of them: probe race {typed}")
-    log(page_line(folder, margin=cfg.margin))
+    log(page_line(folder))
     return 0

@@ -98,8 +98,13 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             lines[-1] += f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")
-    if chosen := [row.title for row in rows if row.screened]:
-        lines.append(f"chosen by the screen, on the same dev text: {first_few(chosen, SHOWN)}. They may look too good.")
+    if chosen := [row for row in rows if row.screened is not None]:
+        named, number = first_few([row.title for row in chosen], SHOWN), chosen[0].screened
+        of = f", from {number} choices" if number else ""
+        lines.append(
+            f"chosen by the screen{of}, on the same dev text: {named}. They may look too good; the other choices were "
+            "not trained."
+        )
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
         lines.append("paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs.")
     if any(not row.indices for row in rows):

@@ -35,9 +35,9 @@ class Row:
     records: one per seed, by file. asked: when a sweep asked for each of them, see `frame.Run`. missing: how many runs
     that were asked for have no record; `failed` of them failed. unfinished: when sweeps asked for runs that have no
     record and did not fail. encoder: its encoder's name where its table has several. condition: as displayed; None for
-    main runs. eliminated: when and why a race gave the row no more seeds. screened: whether a screen of the same text
-    chose it for the race. rates: the records by learning rate, where its table has several; `records` are those of the
-    best by dev.
+    main runs. eliminated: when and why a race gave the row no more seeds. screened: from how many choices a screen of
+    the same text chose it for the race (0: not known); None: it was named. rates: the records by learning rate, where
+    its table has several; `records` are those of the best by dev.
 
     `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
@@ -62,7 +62,7 @@ class Row:
     encoder: str | None = None
     condition: str | None = None
     eliminated: Elimination | None = None
-    screened: bool = False
+    screened: int | None = None
     rates: dict[float, Records] = field(default_factory=dict)
     label: str | None = None
     margin: float = 0.0

@@ -18,7 +18,7 @@ from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import normalized_name
 from probe.runs.progress import failures, other_results
 from probe.runs.records import Records, bad_records
-from probe.runs.sweep_plan import SWEEP
+from probe.runs.sweep_plan import SWEEP, read_asked
 from probe.system.files import canonical, sha256_of, short, to_jsonable
 from probe.system.format import short_name
 from probe.system.grouping import group_by
@@ -52,7 +52,8 @@ def last_results(home: Path = Path("results")) -> Path:
 def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     """Builds rows, those of one table together, in the paper's order; skips invalid records (see `bad_records`).
 
-    margin: points of dev score that the user does not mind; None: the default. Raises UserError where there is no run.
+    margin: points of dev score that the user does not mind; None: that of the folder's last sweep, else the default.
+    Raises UserError where there is no run.
     """
     folder = results_folder(results_dir)
     eliminated, replaced = read_outcome(folder)
@@ -63,9 +64,10 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
         raise UserError(f"{folder} holds no records. {other_results(folder)}")
     failed = failures(folder)
     rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
-    of_screen = race.screened if (race := read_spec(folder)) else set()
+    race = read_spec(folder)
     for row in rows:
-        row.eliminated, row.screened = eliminated.get(row.identity.cell), row.identity.cell in of_screen
+        row.eliminated = eliminated.get(row.identity.cell)
+        row.screened = race.choices if race and row.identity.cell in race.screened else None
     tables = _beside_frozen(rows)
     for table in tables:
         if len({rate for row in table for rate in row.rates}) < 2:
@@ -74,7 +76,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
         _name(table)
         table.sort(key=_place)
     tables.sort(key=lambda table: canonical(to_jsonable(main_row(table).setting)))
-    points = default_margin() if margin is None else margin
+    points = next(one for one in (margin, read_asked(folder).margin, default_margin()) if one is not None)
     for table in tables:
         label_rows(table, points)
     _tell_apart(tables)

@@ -20,7 +20,7 @@ from probe.race.spec import RACE, read_outcome
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, decoded, json_of, load_record, load_records
-from probe.runs.sweep_plan import SWEEP, read_expected
+from probe.runs.sweep_plan import SWEEP, read_asked
 from probe.screening.record import SCREEN, load_screens
 from probe.system.files import canonical, key_of, read_regular, sha256_of, to_jsonable
 from probe.system.format import first_few
@@ -190,7 +190,7 @@ def _of_files(file: Path, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
 
 def _check_asked_for(folder: Path) -> Result:
     """Checks that every run that was asked for has a record: omitting a seed would change the mean."""
-    expected = {run.key: run.label for run in read_expected(folder)}
+    expected = {run.key: run.label for run in read_asked(folder).runs}
     if not expected:
         return None, "it names no runs, so missing ones cannot be found"
     missing = expected.keys() - {record.key for record in load_records(folder).values()}

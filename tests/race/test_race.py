@@ -23,8 +23,9 @@ from probe.race.rule import VERSION, Race, Rules
 from probe.race.spec import RACE, Entry, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
 from probe.runs.plan import Plan, plan
 from probe.runs.run import make
-from probe.runs.sweep_plan import read_expected
+from probe.runs.sweep_plan import read_asked
 from probe.screening.candidates import Candidate
+from probe.screening.record import load_screens
 from probe.system.files import write_json
 from probe.tables.rows import build_rows
 
@@ -93,7 +94,9 @@ def test_runs_of_a_race_have_the_bits_of_a_sweep(typed: Typed, settings: list[st
     terms = asked(tmp_path)
     assert terms.rules.version == VERSION
     assert len(decisions.rounds) > 1
-    assert {run.asked for run in read_expected(tmp_path / "out")} == {terms.started}, "all rounds are one look"
+    runs = read_asked(tmp_path / "out").runs
+    assert {run.asked for run in runs} == {terms.started}, "all rounds are one look"
+    assert all(run.command.startswith("probe race") for run in runs)
     after = done.stdout.index(decisions.ended)
     assert "dev F1" in done.stdout[:after]
     assert done.stdout.index("test F1") > after
@@ -119,7 +122,7 @@ def test_a_race_continues_with_its_rules_and_existing_runs(typed: Typed, setting
     again = typed(*race(), *settings)
     assert again.returncode == 0
     made = decided(tmp_path)
-    asked_for = {(run.row, run.identity.seed) for run in read_expected(tmp_path / "out")}
+    asked_for = {(run.row, run.identity.seed) for run in read_asked(tmp_path / "out").runs}
     assert asked_for == {tuple(cell) for done in made.rounds for cell in done.runs}
     assert made_at(tmp_path / "out") == whole
     assert (tmp_path / "out/decisions.json").read_text() == decisions
@@ -234,12 +237,12 @@ def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[
     done = typed(*wanted, *settings)
     assert done.returncode == 0, done.stderr
     terms = asked(tmp_path)
-    screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
-    narrower = (one for one in screened if one["width"] < screened[0]["width"])
-    best = [one["layers"]["name"] for one in (screened[0], next(narrower, screened[1]))]
+    (screen,) = load_screens(tmp_path / "out").values()
+    best = [one.name for one in choose_candidates(screen.ranked, 2)]
     assert list(terms.costs) == ["layer_0", *(name for name in best if name != "embeddings")], (
         "the name that was asked for"
     )
+    assert {row.screened for row in build_rows(tmp_path / "out")} == {None, len(screen.ranked)}
     (tmp_path / "out/screen.json").unlink()
     again = typed(*wanted, *settings)
     assert again.returncode == 0
@@ -249,12 +252,15 @@ def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[
 
 @pytest.mark.parametrize(
     ("number", "names"),
-    [(1, "a"), (2, "ac"), (3, "ace"), (4, "abce"), (5, "abcde"), (9, "abcdef")],
+    [(1, "a"), (2, "ac"), (3, "ace"), (4, "acef"), (5, "abcef"), (9, "abcdefg")],
     ids=lambda value: str(value),
 )
-def test_candidates_are_the_best_of_each_width_then_the_next(number: int, names: str):
-    widths = {"a": 4, "b": 4, "c": 2, "d": 3, "e": 1, "f": 2}  # best first; d and f lose to narrower ones
-    ranked = [Candidate(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5]) for name, width in widths.items()]
+def test_candidates_are_the_best_of_each_width_the_best_layer_then_the_next(number: int, names: str):
+    widths = {"a": 4, "b": 4, "c": 2, "d": 3, "e": 1, "f": 1, "g": 1}  # best first; d, f and g lose to narrower ones
+    layers = {name: [0] if name in "fg" else [0, 1] for name in widths}
+    ranked = [
+        Candidate(LayersConfig(layers[name], "concat", name), width, 1, [0.5], [0.5]) for name, width in widths.items()
+    ]
     assert "".join(one.name for one in choose_candidates(ranked, number)) == names
 
 
@@ -298,7 +304,7 @@ def test_rows_named_and_rows_screened_are_normalized_as_the_settings_say(
     seen: list[list[str | None]] = []
 
     def stop(named, seeds, base, candidates, *rest):
-        seen.append([cfg.layers.normalize for cfg in named] + [cfg.layers.normalize for cfg in candidates()])
+        seen.append([cfg.layers.normalize for cfg in named] + [cfg.layers.normalize for cfg in candidates()[0]])
         raise UserError("seen")
 
     monkeypatch.setattr("probe.race.race.run_race", stop)

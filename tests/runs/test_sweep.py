@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -24,6 +25,7 @@ from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import Attempt, running, write_attempts
 from probe.runs.records import load_record
 from probe.runs.sweep import scores_line
+from probe.runs.sweep_plan import read_asked
 from probe.settings import configs_of
 from probe.system import bfloat16
 
@@ -213,11 +215,15 @@ def test_a_run_that_did_not_converge_says_so_on_its_line(tmp_path: Path):
 
 @pytest.mark.usefixtures("short_epochs")
 def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Path, typed: Callable):
-    done = typed("-m", "layers=majority_tag", "results_dir=a,b", "jobs=1", *inputs)
+    done = typed("-m", "layers=majority_tag", "results_dir=a,b", "jobs=1", "margin=3", *inputs)
     assert done.returncode == 0, done.stderr
     assert "2 runs, 0 done already." in done.stdout
     (one, other) = (results(tmp_path / name) for name in "ab")
     assert one == other != {}
+    for name in "ab":
+        asked = read_asked(tmp_path / name)
+        assert (asked.margin, [" margin=3 " in run.command for run in asked.runs]) == (3, [True])
+        assert json.loads((tmp_path / name / "table.json").read_text())[0]["margin"] == 3
 
 
 @pytest.mark.usefixtures("short_epochs")

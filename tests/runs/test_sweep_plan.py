@@ -9,8 +9,8 @@ import pytest
 from support.commands import SERVER
 from support.records import expect, make_record
 
-from probe.config import UserError
-from probe.runs.sweep_plan import RequestedRun, read_expected, write_expected
+from probe.config import UserError, default_margin
+from probe.runs.sweep_plan import RequestedRun, read_asked, write_expected
 from probe.tables.rows import build_rows
 
 
@@ -31,7 +31,7 @@ def test_sweeps_started_together_lose_no_requested_run(tmp_path: Path):
     for process in processes:
         process.join(timeout=120)
         assert process.exitcode == 0
-    assert {run.key for run in read_expected(tmp_path)} == {run.key for run in runs}
+    assert {run.key for run in read_asked(tmp_path).runs} == {run.key for run in runs}
     assert not list((tmp_path / "logs").iterdir())
 
 
@@ -42,3 +42,14 @@ def test_a_damaged_sweep_file_is_named(tmp_path: Path):
     for use in (build_rows, lambda folder: write_expected(folder, [there])):
         with pytest.raises(UserError, match=r"sweep\.json"):
             use(tmp_path)
+
+
+def test_what_was_typed_first_and_the_last_margin_are_kept(tmp_path: Path):
+    runs = [expect(make_record(tmp_path, "last", seed, 0.80, 0.7)) for seed in (1, 2)]
+    assert build_rows(tmp_path)[0].margin == default_margin()
+    write_expected(tmp_path, runs[:1], margin=2, command="first")
+    assert build_rows(tmp_path)[0].margin == 2
+    write_expected(tmp_path, runs, margin=0, command="second")
+    write_expected(tmp_path, runs, command="third")
+    assert [run.command for run in read_asked(tmp_path).runs] == ["first", "second"]
+    assert (build_rows(tmp_path)[0].margin, build_rows(tmp_path, 0.5)[0].margin) == (0, 0.5)

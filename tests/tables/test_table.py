@@ -116,18 +116,19 @@ def test_a_finished_sweep_is_one_look_and_other_seeds_are_one_each(tmp_path: Pat
 
     runs = [run for seed in (1, 2, 3) for run in made(seed)]
     assert looks() == 2, "of two and of three seeds; one seed tells nothing apart"
-    write_expected(tmp_path, runs, "2026-01-01")
+    write_expected(tmp_path, runs, started="2026-01-01")
     assert looks() == 1
     added = made(4)
     assert looks() == 2
-    write_expected(tmp_path, added + made(5), "2026-01-02")
+    write_expected(tmp_path, added + made(5), started="2026-01-02")
     assert looks() == 2, "two sweeps"
     third = [expect(make_record(tmp_path, "layer_3", seed, 0.7 + seed / 1000, 0.7, (3,))) for seed in range(1, 6)]
-    write_expected(tmp_path, third, "2026-01-03")
+    write_expected(tmp_path, third, started="2026-01-03")
     assert looks() == 3, "a row more"
     layers = replace(added[0].identity.layers, indices=[2])
     missing = replace(added[0].identity, layers=layers)  # of a row without runs
-    write_expected(tmp_path, [replace(added[0], row="layer_2", identity=missing, key=missing.key)], "2026-01-02")
+    open_run = replace(added[0], row="layer_2", identity=missing, key=missing.key)
+    write_expected(tmp_path, [open_run], started="2026-01-02")
     assert looks() == 4, "after seeds 4 and 5: that sweep may be stopped for what a table shows"
 
 
@@ -431,7 +432,7 @@ def test_options_that_would_change_nothing_are_refused(tmp_path: Path, options: 
 def test_rows_that_a_screen_chose_are_named():
     folder = RESULTS / "conll2003-mpnet-search"
     rows = build_rows(folder)
-    chosen = [row.name for row in rows if row.screened]
+    chosen = [row.name for row in rows if row.screened is not None]
     assert sorted(chosen) == ["concat_2_3_6_7", "concat_2_5_7", "concat_2_7", "mean_0_1_2_3_4_5_6_7_8_9"]
     assert ", ".join(chosen) in render(rows, "md")
 
