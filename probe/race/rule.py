@@ -34,7 +34,7 @@ import numpy as np
 from probe.scoring.compare import Comparison, Sample, seed_variances
 from probe.scoring.significance import with_neighbours
 
-VERSION = 3  # raise it when the rule decides differently on the same scores; race.json stores it
+VERSION = 4  # raise it when the rule decides differently on the same scores; race.json stores it
 SIMULATED = 40_000
 MOST_SEEDS = 200  # the largest number that is advised
 MOST_REPLACED = 2  # of a row's runs that never learned; with one more the row is eliminated
