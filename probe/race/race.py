@@ -95,7 +95,7 @@ def run_race(
             decided = [(plan_of[row].expected, identities[row, seed]) for row, seed in cells]
             expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
             if expected:
-                write_expected(folder, expected, command=crew.command, started=spec.started)
+                write_expected(folder, expected, margin=base.margin, command=crew.command, started=spec.started)
         if not state.todo:
             return state.failed
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]

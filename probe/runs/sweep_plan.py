@@ -75,14 +75,15 @@ def write_expected(
     margin: as in `Asked`; None: as before. command: what was typed. started: when a race began, whose rounds ask for
     their runs one after another.
     """
-    new = started or now(), command
+    at = started or now()
+    new = [replace(run, asked=at, command=command) for run in runs]
     with alone(folder / "logs" / "sweep.lock"):
         before = read_asked(folder)
-        first = {run.key: (run.asked, run.command) for run in before.runs}
-        merged = {}
-        for run in [*before.runs, *runs]:
-            asked, typed = first.get(run.key, new)
-            merged[run.key] = replace(run, asked=asked, command=typed)
+        first = {run.key: run for run in [*new, *before.runs]}
+        merged = {
+            run.key: replace(run, asked=first[run.key].asked, command=first[run.key].command)
+            for run in [*before.runs, *new]
+        }
         write_json(folder / SWEEP, Asked([*merged.values()], before.margin if margin is None else margin))
 
 

@@ -65,9 +65,9 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     failed = failures(folder)
     rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
     race = read_spec(folder)
+    of_screen = dict.fromkeys(race.screened, race.choices) if race else {}
     for row in rows:
-        row.eliminated = eliminated.get(row.identity.cell)
-        row.screened = race.choices if race and row.identity.cell in race.screened else None
+        row.eliminated, row.screened = eliminated.get(row.identity.cell), of_screen.get(row.identity.cell)
     tables = _beside_frozen(rows)
     for table in tables:
         if len({rate for row in table for rate in row.rates}) < 2:

@@ -94,7 +94,8 @@ def test_runs_of_a_race_have_the_bits_of_a_sweep(typed: Typed, settings: list[st
     terms = asked(tmp_path)
     assert terms.rules.version == VERSION
     assert len(decisions.rounds) > 1
-    runs = read_asked(tmp_path / "out").runs
+    margin, runs = read_asked(tmp_path / "out").margin, read_asked(tmp_path / "out").runs
+    assert margin == 100 * terms.rules.margin
     assert {run.asked for run in runs} == {terms.started}, "all rounds are one look"
     assert all(run.command.startswith("probe race") for run in runs)
     after = done.stdout.index(decisions.ended)
