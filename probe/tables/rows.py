@@ -20,7 +20,7 @@ from probe.runs.progress import failures, other_results
 from probe.runs.records import Records, bad_records
 from probe.runs.sweep_plan import SWEEP, read_asked
 from probe.system.files import canonical, sha256_of, short, to_jsonable
-from probe.system.format import short_name
+from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
 from probe.tables.labels import label_rows
 from probe.tables.notes import main_row, setting_of
@@ -144,15 +144,12 @@ def _beside_frozen(rows: Sequence[Row]) -> list[list[Row]]:
 def _name(table: list[Row]) -> None:
     """Names the encoders of a table if they are several, and what rows that look the same differ in."""
     encoders = {row.encoder: row.setting.encoder for row in table}
-    shorts = {encoder: short_name(name) for encoder, name in encoders.items()}
-    counts = [list(names.values()) for names in (shorts, encoders)]
+    keyed = [f"{name} {str(encoder)[-6:]}" for encoder, name in encoders.items()]
+    labels = dict(zip(encoders, encoder_labels([*encoders.values()]) or keyed, strict=True))
     normalized = {row.identity.layers.normalize for row in table if row.indices and not row.identity.is_fine_tuned}
     key = short(sha256_of(table[0].table.encode()))
     for row in table:
-        of_all, full = shorts[row.encoder], encoders[row.encoder]
-        label = of_all if counts[0].count(of_all) == 1 else full
-        label = label if counts[1].count(full) == 1 else f"{label} {str(row.encoder)[-6:]}"
-        row.encoder = label if len(encoders) > 1 else None
+        row.encoder = labels[row.encoder] if len(encoders) > 1 else None
         row.table = key
         if len(normalized) > 1:
             row.name = normalized_name(row.name, row.identity.layers.normalize)
