@@ -23,7 +23,7 @@ class Run:
     """Holds a line of the frame.
 
     file, record: None for a run that was asked for and has no record. asked: when a sweep first asked for it; empty for
-    a run of older sweeps, None if none did.
+    a run of older sweeps, None if none did before it began.
     """
 
     name: str  # of its row
@@ -91,7 +91,8 @@ def frame(folder: Path) -> list[Run]:
     runs = {record.key: run_of(file, record) for file, record in load_records(folder).items()}
     for wanted in read_asked(folder).runs:
         run = runs.get(wanted.key, Run(wanted.row, wanted.identity, wanted.width, wanted.setting))
-        runs[wanted.key] = replace(run, asked=wanted.asked)
+        if run.record is None or run.record.started >= wanted.asked:
+            runs[wanted.key] = replace(run, asked=wanted.asked)
     return list(runs.values())
 
 

@@ -15,7 +15,8 @@ seeds and the same rule. So they allow for that rule, for few seeds, and for the
 Whoever adds seeds looks at a table more than once, and would call some row worse by luck sooner or later. So a table's
 error is spent over its looks (Lan & DeMets 1983): the first table may be wrong in 5 % x (1 - seeds^-1.5) of cases, and
 each later one in what its runs add to this share. Nobody has to plan the number of seeds, and no number of looks is
-wrong in more than 5 % of cases.
+wrong in more than 5 % of cases. So the intervals of all looks hold together, and a table has what they have in common:
+more seeds never widen an interval for the price of another look.
 
 K rows, S seeds at most, U units of text, N simulated tables.
 """
@@ -35,6 +36,7 @@ from probe.scoring.significance import CONFIDENCE
 LUCK = 2.0  # standard errors by which a row with fewer seeds must lead to be called the best
 SIMULATED = 20_000
 POWER = 0.84  # standard errors by which a difference is exceeded in 80 % of cases
+MORE_SEEDS = (2, 4, 8)  # so many times those there are, of which `seeds_needed` chooses
 LOSSES = 4_000  # draws of the rows' true scores
 SPENDING = 1.5  # 1 leaves more to later looks, and the first loses twice as much of its power
 MOST_DRAWS = 8_000_000  # of one simulation: bounds the memory if a table has many rows
@@ -97,9 +99,13 @@ class Comparison:
         scores = np.zeros((len(rows), int(self.n.max())))
         for place, row in enumerate(rows):
             scores[place, : len(row.scores)] = row.scores
-        there = np.arange(scores.shape[1]) < self.n[:, None]
+        looks = np.full(scores.shape, np.inf)
+        for place, row in enumerate(rows):
+            looks[place, : len(row.scores)] = row.looks or 0
+        there = looks < np.inf
         self.means = (scores * there).sum(1) / self.n
-        self.looks = _looks([row.looks or [0] * len(row.scores) for row in rows])
+        self._scores = scores
+        self._seen = [seen for look in np.unique(looks[there]) if (seen := looks <= look).sum(1).max() > 1]
         self.variances = seed_variances(scores, there)
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
@@ -111,19 +117,24 @@ class Comparison:
             self._text_freedom = _freedom(influences, self.text)
 
     @property
+    def looks(self) -> list[tuple[int, ...]]:
+        """Returns the number of seeds of each row at each look that could tell rows apart."""
+        return [tuple(seen.sum(1).tolist()) for seen in self._seen]
+
+    @property
     def typical(self) -> tuple[float, float, int]:
         """Returns the median variance of a run, that over the text of a difference of two rows, and its freedom."""
-        pairs = [float(_between(self.text, a)[b]) for a, b in itertools.combinations(range(len(self.n)), 2)]
+        pairs = [float(_between(self.text)[a, b]) for a, b in itertools.combinations(range(len(self.n)), 2)]
         return float(np.median(self.variances)), float(np.median(pairs)), self._text_freedom
 
     def error(self, a: int, b: int) -> float:
         """Returns the standard error of the difference of two rows' means, over seeds and text."""
-        return float(np.sqrt(self._errors_of(a)[b]))
+        return float(self._errors(self.n)[a, b])
 
     def error_parts(self, a: int, b: int) -> tuple[float, float]:
         """Returns the two parts of the squared error: one falls with more seeds, the other only with more text."""
         over_seeds = self.variances / self.n
-        return float(over_seeds[a] + over_seeds[b]), float(_between(self.text, a)[b])
+        return float(over_seeds[a] + over_seeds[b]), float(_between(self.text)[a, b])
 
     def difference(self, a: int, b: int) -> tuple[float, list[float]]:
         """Returns a - b and its 95 % interval, for two rows that were chosen before their scores were seen.
@@ -159,16 +170,33 @@ class Comparison:
         All low ends hold simultaneously with 95 %: multiple comparisons with the best (Hsu 1984), by many-to-one values
         (Dunnett 1955) with each row in turn as the truly best. If all rows are equally good, some high end is below 0
         in at most 5 % of tables. This uses the range from the best to any other row, since the best is chosen by score.
+        The intervals of earlier looks hold too, so each end is the strictest of all looks.
+        """
+        rows = len(self.n)
+        lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)
+        for seen, (to_control, widest) in zip(self._seen, self._simulation.limits, strict=True):
+            n = seen.sum(1)
+            means, errors = (self._scores * seen).sum(1) / np.maximum(1, n), self._errors(n)
+            gaps, best = means[:, None] - means, place_of_best(means, n, self.variances)
+            with np.errstate(invalid="ignore"):  # a look says nothing of rows without seeds
+                lows = np.fmax(lows, gaps - to_control * errors)  # of the row itself 0, the most it can be
+                highs = np.fmin(highs, gaps[:, best] + widest * errors[:, best])
+        highs[self.best] = 0.0
+        return np.stack([np.minimum(0.0, lows.min(1)), highs], 1).tolist()
+
+    def seeds_needed(self, row: int, margin: float) -> int | None:
+        """Returns with how many seeds of every row one more look would probably show a row to lie within the margin.
+
+        Its difference to the best is taken to stay, and "probably" is in 80 % of cases. None if MORE_SEEDS would not.
         """
         best = self.best
-        to_control, widest = self._simulation.limits
-        bounds = []
-        for row in range(len(self.n)):
-            errors = np.sqrt(self._errors_of(row))
-            lows = self.means[row] - self.means - to_control * errors  # of the row itself 0, the most it can be
-            high = float(self.means[row] - self.means[best] + widest * errors[best]) if row != best else 0.0
-            bounds.append([min(0.0, float(lows.min())), min(0.0, high)])
-        return bounds
+        room = float(self.means[row] - self.means[best]) + margin
+        for n in (times * int(self.n.max()) for times in MORE_SEEDS if room > 0):
+            limit = self._simulate([*self.looks, (n,) * len(self.n)]).limits[-1][0][best]
+            over_seeds = float(self.variances[row] + self.variances[best]) / n
+            if room >= limit * math.sqrt(over_seeds + self.error_parts(row, best)[1]) + POWER * math.sqrt(over_seeds):
+                return n
+        return None
 
     def is_above(self, a: int, b: int) -> bool:
         """Tells whether row a is shown to be better than row b.
@@ -189,22 +217,27 @@ class Comparison:
         true = self.means + np.random.default_rng(0).standard_normal((LOSSES, rows)) @ root
         return np.asarray((true.max(1, keepdims=True) - true).mean(0))
 
-    def _errors_of(self, a: int) -> np.ndarray:
-        """Returns the squared errors of the differences between row a and each row: (K,)."""
-        over_seeds = self.variances / self.n
-        squared = over_seeds[a] + over_seeds + _between(self.text, a)
-        squared[a] = 0.0
-        return squared
+    def _errors(self, n: np.ndarray) -> np.ndarray:
+        """Returns the errors of the differences between any two rows, (K, K), with n seeds each, (K,)."""
+        with np.errstate(divide="ignore"):  # nothing is known of a row without seeds
+            over_seeds = self.variances / n
+        squared = over_seeds[:, None] + over_seeds + _between(self.text)
+        np.fill_diagonal(squared, 0.0)
+        return np.asarray(np.sqrt(squared))
 
     @functools.cached_property
     def _simulation(self) -> _Simulations:
+        return self._simulate(self.looks)
+
+    def _simulate(self, looks: Sequence[tuple[int, ...]]) -> _Simulations:
+        """Simulates these looks at equally good rows that vary as much as these."""
         pooled = float(self.variances.min())  # some row's own variance is not larger
         pooled = max(pooled, 1e-6 * float(np.diag(self.text).mean()))  # scores that no seed changes vary over the text
         # One standard error more than estimated: critical values fall with the text's share of the variance, and few
         # seeds estimate that share badly.
         pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5
         relative = self.text / pooled if pooled > 0 else np.zeros_like(self.text)
-        return _simulated(self.looks, tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
+        return _simulated(tuple(looks), tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
 
 
 def detectable(rows: int, seeds: int, over_seeds: float, over_text: float, freedom: int) -> tuple[float, float]:
@@ -215,16 +248,9 @@ def detectable(rows: int, seeds: int, over_seeds: float, over_text: float, freed
     text of the difference of two rows; freedom: its degrees of freedom.
     """
     relative = np.round(np.eye(rows) * over_text / 2 / over_seeds, 6)
-    to_control, widest = _simulated(((seeds,) * rows,), tuple(relative.ravel().tolist()), freedom).limits
+    to_control, widest = _simulated(((seeds,) * rows,), tuple(relative.ravel().tolist()), freedom).limits[-1]
     error = math.sqrt(2 * over_seeds / seeds + over_text)
     return (widest + POWER) * error, (float(to_control.mean()) + POWER) * error
-
-
-def _looks(looks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Returns the number of seeds of each row at each look that could tell rows apart: one with two seeds of a row."""
-    numbers = sorted({number for row in looks for number in row})
-    found = [tuple(sum(own <= number for own in row) for row in looks) for number in numbers]
-    return tuple(n for n in found if max(n) > 1)
 
 
 def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -265,10 +291,10 @@ def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
     return math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # steps, so that a simulation serves many tables
 
 
-def _between(covariance: np.ndarray, a: int) -> np.ndarray:
-    """Returns the variances of the differences between row a and each row; a negative estimate becomes 0."""
+def _between(covariance: np.ndarray) -> np.ndarray:
+    """Returns the variances of the differences between any two rows, (K, K); a negative estimate becomes 0."""
     diagonal = np.diag(covariance)
-    return np.maximum(0.0, diagonal[a] + diagonal - 2 * covariance[a])
+    return np.maximum(0.0, diagonal[:, None] + diagonal - 2 * covariance)
 
 
 class _Simulation:
@@ -326,11 +352,11 @@ class _Simulation:
 
 
 class _Simulations:
-    """Simulates several looks at the same tables, and gives the critical values of the last look.
+    """Simulates several looks at the same tables, and gives their critical values.
 
     looks: the number of seeds of each row at each look. 95 % of tables exceed no critical value at any look. limits:
-    two critical values. The first is by row how far any other row is above it (one-sided, many to one; (K,)). The
-    second is the difference between the best and any other row.
+    two critical values of each look. The first is by row how far any other row is above it (one-sided, many to one;
+    (K,)). The second is the difference between the best and any other row.
     """
 
     def __init__(self, looks: tuple[tuple[int, ...], ...], text: tuple[float, ...], freedom: int) -> None:
@@ -341,25 +367,26 @@ class _Simulations:
         rows_at_first = sum(n > 0 for n in looks[0])
         self._spent = [(1 - CONFIDENCE) * (1 - (rows_at_first / sum(n)) ** SPENDING) for n in looks]
         above = [self._critical([look.above[:, row] for look in self._looks]) for row in range(len(looks[0]))]
-        self.limits = np.array(above), self._critical([look.widest for look in self._looks])
+        widest = self._critical([look.widest for look in self._looks])
+        self.limits = [*zip(np.array(above).T, widest, strict=True)]
 
     @functools.cached_property
     def any_pair(self) -> float:
-        """The critical value of the largest difference of any two rows."""
-        return self._critical([look.above.max(1) for look in self._looks])
+        """The critical value of the largest difference of any two rows at the last look."""
+        return self._critical([look.above.max(1) for look in self._looks])[-1]
 
-    def _critical(self, values: Sequence[np.ndarray]) -> float:
-        """Returns the critical value of the last look, one standard error of the simulation on the safe side.
+    def _critical(self, values: Sequence[np.ndarray]) -> list[float]:
+        """Returns the critical value of each look, one standard error of the simulation on the safe side.
 
         values: (N,) at each look. A table that exceeds a look's critical value has spent its error.
         """
-        inside, limit = np.ones(len(values[0]), dtype=bool), math.inf
+        inside, limits = np.ones(len(values[0]), dtype=bool), []
         for at_look, spent in zip(values, self._spent, strict=True):
             safe = spent - (spent * (1 - spent) / len(inside)) ** 0.5
             may_exceed = max(0, int(safe * len(inside)) - int((~inside).sum()))
-            limit = float(np.sort(at_look[inside])[-may_exceed - 1])
-            inside &= at_look <= limit
-        return limit
+            limits.append(float(np.sort(at_look[inside])[-may_exceed - 1]))
+            inside &= at_look <= limits[-1]
+        return limits
 
 
 @functools.lru_cache(maxsize=4)

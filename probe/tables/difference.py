@@ -77,7 +77,9 @@ def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
         return "How sure this difference is cannot be said: each row has one seed, or all its seeds have one score."
     higher, lower = (a, b) if dev.difference >= 0 else (b, a)
     text = f"Alone, {higher.full_name} is {'' if dev.p <= 1 - CONFIDENCE else 'not shown to be '}better"
-    text += f" than {lower.full_name} on dev (p {_probability(dev.p, '= ')})."
+    text += f" than {lower.full_name} on dev (p {_probability(dev.p, '= ')}, at one look)."
+    if (looks := max(a.looks, b.looks)) > 1:
+        text += f" These scores may have been looked at {looks} times, which this p does not count."
     ranked = [row for row in rows if row.behind]
     if a in ranked and b in ranked:
         text += f" Among the {len(ranked)} rows of the table, with one error for all, "
@@ -123,7 +125,9 @@ def folder_differences(a: Path, b: Path, names: Sequence[str] = ()) -> tuple[lis
         above.append(head + title)
         for one, other in pairs:
             kinds = [None, *one.record.scores.dev.per_type] if names else [None]
-            found += _differences(head + _title(one, other), one, other, kinds)
+            own = list(_differences(head + _title(one, other), one, other, kinds))
+            found += own
+            above += [head + _reconciled(one, other, own[0], ())] * bool(names)
     return found, above
 
 

@@ -50,7 +50,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
         if place == dev.best:
             row.label = BEST
         else:
-            row.error = dev.error_parts(place, dev.best)
+            row.seeds_needed = dev.seeds_needed(place, margin / 100) if row.label == UNDECIDED else None
     left = sorted(range(len(ranked)), key=lambda place: (ranked[place].cost, -dev.means[place]))
     while left:
         top = max(left, key=dev.means.__getitem__)
@@ -62,12 +62,16 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
 def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]]:
     """Returns the look at which each run of each row was first seen, as `Sample.looks`.
 
-    A finished sweep is one look. In an unfinished one, and of runs that no sweep asked for, each seed is one, because
-    somebody may stop for what a table shows. unfinished: when such sweeps were started.
+    A finished sweep is one look. In an unfinished one, and of runs that no sweep asked for before they began, each seed
+    is one, because somebody may stop for what a table shows. unfinished: when such sweeps were started.
     """
+    runs = [(record, row.asked.get(file)) for row in rows for file, record in row.records.items()]
+    alone = {run.seed: run.started for run, at in sorted(runs, key=lambda run: run[0].started) if at is None}
     looks = [
         [
-            ("~", record.seed) if (at := row.asked.get(file)) is None else (at, record.seed if at in unfinished else 0)
+            (alone[record.seed], record.seed)
+            if (at := row.asked.get(file)) is None
+            else (at, record.seed if at in unfinished else 0)
             for file, record in row.records.items()
         ]
         for row in rows

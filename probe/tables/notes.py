@@ -129,9 +129,12 @@ def advice(rows: Sequence[Row]) -> list[str]:
     )
 
 
-def _rising_notes(rows: Sequence[Row]) -> list[str]:
-    """Names the rows that a fixed number of epochs ended while they were rising: narrow ones rise longer than wide."""
-    rising: list[str] = []
+def rising(rows: Sequence[Row]) -> tuple[list[str], int]:
+    """Returns the rows that a fixed number of epochs ended while they were rising, and how many epochs these were.
+
+    Narrow rows rise longer than wide ones.
+    """
+    names: list[str] = []
     epochs = 0
     for row in rows:
         curves = [[epoch.dev for epoch in record.curve] for record in row.records.values()]
@@ -139,11 +142,16 @@ def _rising_notes(rows: Sequence[Row]) -> list[str]:
             continue
         gains = [max(curve) - max(curve[: -max(1, len(curve) // 4)]) for curve in curves]
         if statistics.fmean(gains) > RISING or all(max(curve) > max(curve[:-1]) for curve in curves):
-            rising, epochs = [*rising, row.title], max(epochs, *map(len, curves))
-    if not rising:
+            names, epochs = [*names, row.title], max(epochs, *map(len, curves))
+    return names, epochs
+
+
+def _rising_notes(rows: Sequence[Row]) -> list[str]:
+    names, epochs = rising(rows)
+    if not names:
         return []
     return [
-        f"still rising: {first_few(rising, SHOWN)}: longer training may change how far rows lie apart. Type "
+        f"still rising: {first_few(names, SHOWN)}: longer training may change how far rows lie apart. Type "
         f"probe.max_epochs={2 * epochs}."
     ]
 

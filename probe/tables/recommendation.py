@@ -7,18 +7,16 @@ operations are fewer blocks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
 from probe.probes.kinds import describe_probe
-from probe.scoring.compare import POWER
+from probe.scoring.compare import MORE_SEEDS
 from probe.system.format import first_few, format_count, percent, pluralize, short_name
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
+from probe.tables.notes import SHOWN, rising
 from probe.tables.row import Row
-
-MOST_TIMES = 20  # more seeds than so many times those there are, are "more than"
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     use = best if place is None else ranked[place]
     undecided = [row for row in ranked if row.label == UNDECIDED and row.cost < use.cost]
     undecided.sort(key=lambda row: -_behind(row))
-    last = [row for row in ranked if row.is_single and row.num_blocks == row.record.encoder.num_layers]
+    last = [row for row in rows if row.n and row.is_single and row.num_blocks == row.record.encoder.num_layers]
     last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
     text = " ".join([*_sentences(use, best, place is not None, undecided), *(_over_last(use, row) for row in last[:1])])
     return Recommendation(best, use, place is not None, undecided, text)
@@ -79,10 +77,18 @@ def sentence(rows: Sequence[Row]) -> str:
     cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
     behind = f"lies at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "is not behind"
     over = f"seeds and text ({use.units})" if use.over_text else "seeds"
+    limits = [f"{first_few(rising(rows)[0], SHOWN)} still rose when training ended"] * bool(rising(rows)[0])
+    limits += [f"the scores may have been looked at {best.looks} times, which the intervals allow for"] * (
+        best.looks > 1
+    )
+    if chosen := [row.title for row in rows if row.screened is not None]:
+        limits.append(f"{first_few(chosen, SHOWN)} had been chosen by a screen of the same dev text")
     return (
         f"Of {len(ranked)} choices of layers of {short_name(use.setting.encoder)} as features for a {setting}, "
         f"{use.title} ({scored}) {cheapest}{behind} the truly best of them ({others}chosen on dev; 95 % "
         f"confidence for all rows at once over {over}; multiple comparisons with the best, Hsu 1984)."
+        + f" Limits: {'; '.join(limits)}."
+        * bool(limits)
     )
 
 
@@ -132,10 +138,11 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
 
 def _over_last(use: Row, last: Row) -> str:
     difference = use.dev_mean - last.dev_mean
+    few = f" ({pluralize(last.n, 'seed')})" * (last.n < use.n)
     parts = [f"is {percent(abs(difference))} points {'below' if difference >= 0 else 'above'} {use.title}"]
     parts += [f"needs {last.num_blocks} instead of {use.num_blocks} blocks"] * (use.num_blocks != last.num_blocks)
     parts += [f"has {last.width} instead of {use.width} features"] * (use.width != last.width)
-    return f"The last layer {' and '.join([', '.join(parts[:-1]), parts[-1]] if parts[1:] else parts)}."
+    return f"The last layer{few} {' and '.join([', '.join(parts[:-1]), parts[-1]] if parts[1:] else parts)}."
 
 
 def _saved(use: Row, best: Row) -> str:
@@ -154,22 +161,13 @@ def _saved(use: Row, best: Row) -> str:
 
 
 def _effort(row: Row) -> str:
-    """Says how many seeds would probably show a row to lie within the margin on this text, or why none would.
-
-    Its true difference to the best is taken to be the measured one, and "probably" is in 80 % of cases. The error's
-    square has a part that falls with seeds and one that falls with the text only.
-    """
-    assert row.error is not None
+    """Says how many seeds would probably show a row to lie within the margin on this text, or that only text would."""
     assert row.difference is not None
-    over_seeds, over_text = row.error
-    room = row.difference + row.margin / 100
-    if room <= 0:
+    if row.difference <= -row.margin / 100:
         return "As measured, it lies beyond the margin, so no number of seeds can be named."
-    critical = (row.difference - _behind(row)) / math.sqrt(over_seeds + over_text)
-    if room <= critical * math.sqrt(over_text):
-        return "Seeds alone would probably not show it to lie within the margin: that takes more text."
-    for seeds in range(row.n + 1, MOST_TIMES * row.n + 1):
-        error = over_seeds * row.n / seeds
-        if room >= critical * math.sqrt(error + over_text) + POWER * math.sqrt(error):
-            return f"If its difference stays, {seeds} seeds in all would probably show it to lie within the margin."
-    return f"To show that it lies within the margin would take more than {MOST_TIMES * row.n} seeds."
+    if row.seeds_needed:
+        return (
+            f"If its difference stays, {row.seeds_needed} seeds in all would probably show it to lie within the margin."
+        )
+    helps = "; more text may" * row.over_text
+    return f"Even {MORE_SEEDS[-1]} times the seeds would probably not show it to lie within the margin{helps}."

@@ -12,7 +12,7 @@ import numpy as np
 
 from probe.config import UserError, default_margin
 from probe.scoring.compare import Comparison, Sample
-from probe.scoring.significance import FEWEST_UNITS, effective_number, in_common, influence
+from probe.scoring.significance import FEWEST_UNITS, effective_number, influence
 from probe.system.files import write_atomically
 from probe.system.format import closest
 from probe.tables.figures import DEV, INK, Picture
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("row", "seed", "unit", "score", "document", "cost")
-ALIKE = 3.0  # standard errors of the correlation of neighbours, from which on units are not independent
 EXACT = 10  # so many equal seeds stand for a score that no seed changes
 
 
@@ -53,8 +52,9 @@ def read_scores(file: Path) -> pandas.DataFrame:
     """Reads a CSV file with the columns row, score and, where they are known, seed, unit, document and cost.
 
     score: of a row on a unit of the text (a sentence, a task, a prompt) under a seed; higher is better. document: what
-    a unit belongs to, if units of one vary together. cost: of a row, in any unit. Raises UserError for a file that
-    lacks a column, for what is no number, for a score that is there twice, and for rows of unlike units.
+    a unit belongs to, because units of one vary together; of independent units the unit itself. cost: of a row, in any
+    unit. Raises UserError for a file that lacks a column, for what is no number, for a score that is there twice, and
+    for rows of unlike units.
     """
     import pandas
 
@@ -132,19 +132,20 @@ def compare_scores(table: pandas.DataFrame, margin: float) -> tuple[list[ScoredR
 
 
 def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[list[np.ndarray] | None, str]:
-    """Returns how much each unit moves each row's mean, (seeds, U), and what units are; None: they are too few."""
+    """Returns how much each document moves each row's mean, (seeds, U), and what the intervals are over.
+
+    None if documents are too few, or not known: units that vary together unseen would make them far too narrow.
+    """
     units = table.drop_duplicates("unit")
-    clusters, what = np.arange(len(units)), "units"
-    if "document" in table:
-        clusters, what = np.unique(units.document, return_inverse=True)[1], "documents"
+    if "document" not in table:
+        return None, "seeds alone: no column document says which units vary together (independent: the unit itself)"
+    clusters = np.unique(units.document, return_inverse=True)[1]
     effective = effective_number(np.ones((len(units), 1)), clusters)
     if effective < FEWEST_UNITS:
-        return None, f"seeds alone: {what} are too few"
+        return None, "seeds alone: documents are too few"
     ones = np.ones(len(units))  # a mean is the F1 of units with one gold and one predicted item each
     moves = [np.stack([influence(np.stack([ones, ones, run], 1), clusters) for run in own]) for own in scores]
-    if what == "units" and in_common(moves) > ALIKE / len(units) ** 0.5:
-        return None, "seeds alone: neighbouring units are alike, and no column document says what they share"
-    return moves, f"{clusters.max() + 1:,} {what}"
+    return moves, f"{clusters.max() + 1:,} documents"
 
 
 def render_scores(file: Path, margin: float | None, form: str, figure: Path | None = None) -> str:
@@ -182,7 +183,7 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
     first = "No recommendation: there is one row."
     if len(rows) > 1:
         first = f"No recommendation: nothing says how much a row's score varies ({over}). "
-        first += f"Add seeds, or at least {FEWEST_UNITS} units."
+        first += f"Add seeds, or at least {FEWEST_UNITS} documents."
     if best:
         use = next(row for row in rows if row.use)
         lies = -(use.behind_low or 0.0)
@@ -190,6 +191,8 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         first = f"Use {use.row}: it is {what}, and lies at most {number(lies)} behind the truly best (95 % confidence)."
         if lies >= points / scale:
             first += f" No row is shown to lie within {points:g} of the truly best one."
+            other = min((row for row in rows if row is not use), key=lambda row: row.loss or 0.0)
+            first += f" Of the others, {other.row} is expected to lose least: {number(other.loss or 0.0)}."
         below.append(
             "behind the best: the difference of means; in brackets how far the row lies behind the truly best of these "
             f"rows, over {over}. Each end holds with 95 % confidence for all rows at once (Hsu 1984)."

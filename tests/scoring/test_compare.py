@@ -100,7 +100,7 @@ def test_critical_values_are_those_of_another_simulation(n: tuple[int, ...]):
     for a, b in itertools.combinations(range(len(n)), 2):
         assert limits.last.between(a, b) == near(np.quantile(np.abs(t[:, a, b]), 0.95))
     for a in range(len(n)):
-        assert limits.limits[0][a] == near(np.quantile(t[:, a].max(1), 1 - spent))
+        assert limits.limits[-1][0][a] == near(np.quantile(t[:, a].max(1), 1 - spent))
         own = np.quantile(np.abs(means[:, a]) / np.sqrt(squared[:, a]), 0.95)
         assert limits.last.of_mean(a) == pytest.approx(own, rel=0.06)
     leads = []  # of the best row over the others
@@ -108,7 +108,7 @@ def test_critical_values_are_those_of_another_simulation(n: tuple[int, ...]):
         deviation = min(squared[table] * n) ** 0.5
         best = max(range(len(n)), key=lambda row: means[table, row] - 2 * deviation * (1 / n[row] - 1 / max(n)) ** 0.5)
         leads.append(-t[table, best].min())
-    assert limits.limits[1] == near(np.quantile(leads, 1 - spent))
+    assert limits.limits[-1][1] == near(np.quantile(leads, 1 - spent))
     assert limits.any_pair == near(np.quantile(t.max((1, 2)), 1 - spent))
 
 
@@ -120,9 +120,9 @@ def test_critical_values_of_many_seeds_are_those_of_known_spreads():
     dunnett = scipy.stats.multivariate_normal(cov=np.full((4, 4), 0.5) + 0.5 * np.eye(4))
     assert 0.95 * 1.96 < limits.last.between(0, 1) < 1.01 * 1.96
     assert 0.95 * 1.96 < limits.last.of_mean(2) < 1.01 * 1.96
-    assert 0.95 * studentised < limits.limits[1] < 1.01 * studentised
-    assert 0.935 < dunnett.cdf([limits.limits[0][3]] * 4) < 0.955
-    assert 1.96 < limits.limits[0][0] < limits.limits[1], "many to one, to one side, is less than all pairs"
+    assert 0.95 * studentised < limits.limits[-1][1] < 1.01 * studentised
+    assert 0.935 < dunnett.cdf([limits.limits[-1][0][3]] * 4) < 0.955
+    assert 1.96 < limits.limits[-1][0][0] < limits.limits[-1][1], "many to one, to one side, is less than all pairs"
 
 
 def test_intervals_are_differences_by_their_errors_and_critical_values():
@@ -138,9 +138,9 @@ def test_intervals_are_differences_by_their_errors_and_critical_values():
     means = [np.mean(row) for row in (A, B, C)]
     for row in range(3):
         others = [other for other in range(3) if other != row]
-        lows = [means[row] - means[o] - limits.limits[0][o] * compared.error(row, o) for o in others]
+        lows = [means[row] - means[o] - limits.limits[-1][0][o] * compared.error(row, o) for o in others]
         assert bounds[row][0] == pytest.approx(min(0.0, *lows))
-    highs = [means[row] - means[0] + limits.limits[1] * compared.error(row, 0) for row in (1, 2)]
+    highs = [means[row] - means[0] + limits.limits[-1][1] * compared.error(row, 0) for row in (1, 2)]
     assert [bound[1] for bound in bounds] == pytest.approx([0.0, *(min(0.0, high) for high in highs)])
     assert bounds[1][1] < 0, "a row 4 points behind at a spread of one"
 
@@ -363,6 +363,38 @@ def test_whoever_adds_seeds_until_a_row_is_worse_is_wrong_in_at_most_five_percen
         alone += any(high < 0 for table in forgetful for _, high in table.behind())
     assert ever / tables <= 0.05 + 2 * (0.05 * 0.95 / tables) ** 0.5
     assert alone / tables > 0.1, "if each table has the whole 5 % for itself"
+
+
+@pytest.mark.usefixtures("small_simulations")
+def test_more_seeds_widen_no_interval():
+    """The mean reach of the low ends; the second look alone would have the wider ones."""
+    draw, reach = np.random.default_rng(11), []
+    for _ in range(12):
+        whole = drawn(draw, [0.9] * 6, 10, run=0.002, seed_text=0.002, row_text=0.004)
+        rows = [replace(one, influence=one.influence[:5]) for one in whole]  # type: ignore[index]
+        tables = [*looked_at(rows, (5,)), looked_at(whole, (5, 10))[1]]
+        reach.append([np.mean(one.means - one.means[one.best] - np.array(one.behind())[:, 0]) for one in tables])
+        alone = tables[1]._simulation.limits[1][0] * tables[1]._errors(tables[1].n)
+        reach[-1].append(np.mean(np.delete(alone[:, tables[1].best], tables[1].best)))
+    first, both, second = np.mean(reach, 0)
+    assert both < first < 1.2 * second
+
+
+@pytest.mark.usefixtures("small_simulations")
+def test_the_seeds_that_are_asked_for_show_a_row_to_lie_within_the_margin():
+    draw, margin, noise = np.random.default_rng(12), 0.01, {"run": 0.006, "row_text": 0.0005}
+    shown = []
+    for _ in range(100):
+        first = Comparison(drawn(draw, [0.9, 0.896, 0.85], 3, **noise))  # type: ignore[arg-type]
+        needed = first.seeds_needed(1, margin)
+        if needed is None or first.best != 0:
+            continue
+        difference = first.means[1] - first.means[0]
+        whole = drawn(draw, [0.9, 0.9 + difference, 0.85], needed, **noise)  # type: ignore[arg-type]
+        later = looked_at(whole, (3, needed))[1]
+        shown.append(later.behind()[1][0] > -margin)
+    assert len(shown) > 20
+    assert np.mean(shown) > 0.8 - 2 * (0.8 * 0.2 / len(shown)) ** 0.5
 
 
 def test_the_differences_that_a_plan_names_are_shown_in_four_tables_of_five():

@@ -21,7 +21,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def paired(folder: Path, lead: float, seeds: int = 1, units: int = 60, extra: str = "") -> Path:
+def paired(folder: Path, lead: float, seeds: int = 1, units: int = 60, extra: str = ",u{0}") -> Path:
     """Two rows on units that differ much more from each other than the rows do on any of them."""
     draw = np.random.default_rng(0)
     easy, noise = draw.uniform(0.2, 0.7, units), draw.normal(0, 0.01, (seeds, units, 2))
@@ -56,7 +56,8 @@ def test_units_of_a_document_count_as_one(tmp_path: Path):
     rows, over = compare_scores(read_scores(paired(tmp_path, 0.05, 2, 200, ",d{0}")), 0.01)
     assert over.endswith("200 documents")
     few = read_scores(paired(tmp_path, 0.05, 2, 200, ",d"))
-    assert "seeds alone" in compare_scores(few, 0.01)[1]
+    unknown = read_scores(paired(tmp_path, 0.05, 2, 200, ""))
+    assert all("seeds alone" in compare_scores(one, 0.01)[1] for one in (few, unknown))
     assert rows[0].label == "worse"
 
 

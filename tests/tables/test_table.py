@@ -35,7 +35,9 @@ from probe.runs.records import (
     SplitScores,
     load_record,
 )
+from probe.runs.samples import run_counts, samples_of
 from probe.runs.sweep_plan import RequestedRun, Setting, write_expected
+from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
 from probe.system.files import to_jsonable
 from probe.tables.columns import COLUMNS, choose_columns
@@ -116,19 +118,22 @@ def test_a_finished_sweep_is_one_look_and_other_seeds_are_one_each(tmp_path: Pat
 
     runs = [run for seed in (1, 2, 3) for run in made(seed)]
     assert looks() == 2, "of two and of three seeds; one seed tells nothing apart"
-    write_expected(tmp_path, runs, started="2026-01-01")
+    write_expected(tmp_path, runs, started="2026-01-02")
+    assert looks() == 2, "a sweep that asks for runs which were seen already"
+    (tmp_path / "sweep.json").unlink()
+    write_expected(tmp_path, runs, started="2025-01-01")
     assert looks() == 1
     added = made(4)
     assert looks() == 2
-    write_expected(tmp_path, added + made(5), started="2026-01-02")
+    write_expected(tmp_path, added + made(5), started="2025-01-02")
     assert looks() == 2, "two sweeps"
     third = [expect(make_record(tmp_path, "layer_3", seed, 0.7 + seed / 1000, 0.7, (3,))) for seed in range(1, 6)]
-    write_expected(tmp_path, third, started="2026-01-03")
+    write_expected(tmp_path, third, started="2025-01-03")
     assert looks() == 3, "a row more"
     layers = replace(added[0].identity.layers, indices=[2])
     missing = replace(added[0].identity, layers=layers)  # of a row without runs
     open_run = replace(added[0], row="layer_2", identity=missing, key=missing.key)
-    write_expected(tmp_path, [open_run], started="2026-01-02")
+    write_expected(tmp_path, [open_run], started="2025-01-02")
     assert looks() == 4, "after seeds 4 and 5: that sweep may be stopped for what a table shows"
 
 
@@ -310,8 +315,8 @@ def test_the_test_split_changes_no_label_and_no_recommendation(tmp_path: Path):
             make_record(folder, "embeddings", seed, dev - 0.2, tests[2], indices=(0,), sentences=WORSE)
     for margin in (0.1, 0.5, 5.0, 40.0):
         one, other = (build_rows(folder, margin) for folder in (a, b))
-        assert [(row.label, row.behind, row.error) for row in one] == [
-            (row.label, row.behind, row.error) for row in other
+        assert [(row.label, row.behind, row.seeds_needed) for row in one] == [
+            (row.label, row.behind, row.seeds_needed) for row in other
         ]
         assert str(recommend(one)) == str(recommend(other))
 
@@ -332,8 +337,6 @@ def test_without_all_counts_intervals_are_over_seeds_alone(tmp_path: Path):
         rows = {row.name: row for row in build_rows(tmp_path)}
         assert rows["embeddings"].label == "worse"
         assert not rows["last"].over_text
-        assert rows["embeddings"].error is not None
-        assert rows["embeddings"].error[1] == 0.0
         shutil.rmtree(tmp_path / "counts")
         (tmp_path / "counts").mkdir()
 
@@ -343,13 +346,12 @@ def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
     for seed in (1, 2):
         make_record(tmp_path, "last", seed, 0.8 + seed / 100, 0.8, sentences=BETTER, documents=documents)
         make_record(tmp_path, "embeddings", seed, 0.7 + seed / 100, 0.7, (0,), sentences=CLOSE, documents=documents)
-    row = build_rows(tmp_path)[0]
-    assert row.error is not None
+    compared = Comparison(samples_of([row.records for row in build_rows(tmp_path)], "dev", run_counts)[0])
     pairs = [
         [tuple(map(sum, zip(*counts[i : i + 2], strict=True))) for i in range(0, 40, 2)] for counts in (BETTER, CLOSE)
     ]
     moves = [influence_by_hand(counts) for counts in pairs]
-    assert row.error[1] == pytest.approx(19 / 20 * float(((moves[0] - moves[1]) ** 2).sum()))
+    assert compared.error_parts(0, 1)[1] == pytest.approx(19 / 20 * float(((moves[0] - moves[1]) ** 2).sum()))
 
 
 def influence_by_hand(sentences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -497,9 +499,8 @@ def test_a_text_without_any_span_is_no_crash(tmp_path: Path):
             path = next((tmp_path / "records").glob(f"{row}-seed{seed}-*"))
             write_counts(path, {split: {"words": [3, 4], "right_tags": [3, 4]} for split in ("dev", "test")})
             assert record.row == row
-    (compared,) = [one for one in build_rows(tmp_path) if one.error]
-    assert compared.error == (0.0, 0.0)
-    assert compared.label == "within the margin"
+    (compared,) = [one for one in build_rows(tmp_path) if one.label != "best"]
+    assert (compared.behind, compared.label) == ([0.0, 0.0], "within the margin")
 
 
 def test_a_mix_of_one_layer_is_not_called_like_the_layer():
