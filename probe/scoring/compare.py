@@ -129,7 +129,7 @@ class Comparison:
 
     def error(self, a: int, b: int) -> float:
         """Returns the standard error of the difference of two rows' means, over seeds and text."""
-        return float(self._errors(self.n)[a, b])
+        return float(self._errors(self.n, self.variances)[a, b])
 
     def error_parts(self, a: int, b: int) -> tuple[float, float]:
         """Returns the two parts of the squared error: one falls with more seeds, the other only with more text."""
@@ -175,9 +175,9 @@ class Comparison:
         rows = len(self.n)
         lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)
         for seen, (to_control, widest) in zip(self._seen, self._simulation.limits, strict=True):
-            n = seen.sum(1)
-            means, errors = (self._scores * seen).sum(1) / np.maximum(1, n), self._errors(n)
-            gaps, best = means[:, None] - means, place_of_best(means, n, self.variances)
+            n, variances = seen.sum(1), seed_variances(self._scores, seen)
+            means, errors = (self._scores * seen).sum(1) / np.maximum(1, n), self._errors(n, variances)
+            gaps, best = means[:, None] - means, place_of_best(means, n, variances)
             with np.errstate(invalid="ignore"):  # a look says nothing of rows without seeds
                 lows = np.fmax(lows, gaps - to_control * errors)  # of the row itself 0, the most it can be
                 highs = np.fmin(highs, gaps[:, best] + widest * errors[:, best])
@@ -217,10 +217,10 @@ class Comparison:
         true = self.means + np.random.default_rng(0).standard_normal((LOSSES, rows)) @ root
         return np.asarray((true.max(1, keepdims=True) - true).mean(0))
 
-    def _errors(self, n: np.ndarray) -> np.ndarray:
-        """Returns the errors of the differences between any two rows, (K, K), with n seeds each, (K,)."""
+    def _errors(self, n: np.ndarray, variances: np.ndarray) -> np.ndarray:
+        """Returns the errors of the differences between any two rows, (K, K). n: seeds, variances: of one run, (K,)."""
         with np.errstate(divide="ignore"):  # nothing is known of a row without seeds
-            over_seeds = self.variances / n
+            over_seeds = variances / n
         squared = over_seeds[:, None] + over_seeds + _between(self.text)
         np.fill_diagonal(squared, 0.0)
         return np.asarray(np.sqrt(squared))

@@ -374,7 +374,7 @@ def test_more_seeds_widen_no_interval():
         rows = [replace(one, influence=one.influence[:5]) for one in whole]  # type: ignore[index]
         tables = [*looked_at(rows, (5,)), looked_at(whole, (5, 10))[1]]
         reach.append([np.mean(one.means - one.means[one.best] - np.array(one.behind())[:, 0]) for one in tables])
-        alone = tables[1]._simulation.limits[1][0] * tables[1]._errors(tables[1].n)
+        alone = tables[1]._simulation.limits[1][0] * tables[1]._errors(tables[1].n, tables[1].variances)
         reach[-1].append(np.mean(np.delete(alone[:, tables[1].best], tables[1].best)))
     first, both, second = np.mean(reach, 0)
     assert both < first < 1.2 * second
