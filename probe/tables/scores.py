@@ -17,7 +17,7 @@ from probe.system.files import write_atomically
 from probe.system.format import closest
 from probe.tables.figures import DEV, INK, Picture
 from probe.tables.formats import TextTable, as_csv, as_json
-from probe.tables.labels import BEST, cheapest_within, label_of
+from probe.tables.labels import BEST, UNDECIDED, cheapest_within, label_of
 
 if TYPE_CHECKING:
     import pandas
@@ -138,7 +138,7 @@ def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[
     """
     units = table.drop_duplicates("unit")
     if "document" not in table:
-        return None, "seeds alone: no column document says which units vary together (independent: the unit itself)"
+        return None, "seeds alone: no column document says which units vary together"
     clusters = np.unique(units.document, return_inverse=True)[1]
     effective = effective_number(np.ones((len(units), 1)), clusters)
     if effective < FEWEST_UNITS:
@@ -183,7 +183,9 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
     first = "No recommendation: there is one row."
     if len(rows) > 1:
         first = f"No recommendation: nothing says how much a row's score varies ({over}). "
-        first += f"Add seeds, or at least {FEWEST_UNITS} documents."
+        first += (
+            f"Add seeds, or a column document with at least {FEWEST_UNITS} (of independent units, the unit itself)."
+        )
     if best:
         use = next(row for row in rows if row.use)
         lies = -(use.behind_low or 0.0)
@@ -191,8 +193,9 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         first = f"Use {use.row}: it is {what}, and lies at most {number(lies)} behind the truly best (95 % confidence)."
         if lies >= points / scale:
             first += f" No row is shown to lie within {points:g} of the truly best one."
-            other = min((row for row in rows if row is not use), key=lambda row: row.loss or 0.0)
-            first += f" Of the others, {other.row} is expected to lose least: {number(other.loss or 0.0)}."
+        if cheaper := [row for row in rows if row.label == UNDECIDED and (row.cost or 0.0) < (use.cost or 0.0)]:
+            likely = min(cheaper, key=lambda row: row.loss or 0.0)
+            first += f" Cheaper, but undecided: {likely.row}, which is expected to lose {number(likely.loss or 0.0)}."
         below.append(
             "behind the best: the difference of means; in brackets how far the row lies behind the truly best of these "
             f"rows, over {over}. Each end holds with 95 % confidence for all rows at once (Hsu 1984)."

@@ -17,6 +17,8 @@ truly best row leaves; and of the table of the rows that are left, where rows ha
 ends hold (of_all: in the table of all rows with all seeds), in which a row is within the margin, and in which the row
 within it that is recommended truly loses more than the margin.
 
+reach: how far low ends lie below the measured difference, in points, by the seeds at each look.
+
 The last line is one JSON object of these, each by the name of its truth.
 """
 
@@ -67,7 +69,10 @@ class Noise:
 
 @dataclass(frozen=True)
 class Truth:
-    """Rows' true scores (fractions) and costs, how many seeds each has, and how much more each varies over seeds."""
+    """Rows' true scores (fractions) and costs, how many seeds each has, and how much more each varies over seeds.
+
+    fails: of the first row, the share of runs that fail, and what these lose; its mean stays the true one.
+    """
 
     name: str
     scores: tuple[float, ...]
@@ -76,6 +81,7 @@ class Truth:
     spreads: tuple[float, ...] = ()
     documents: int = DOCUMENTS
     costs: tuple[tuple[int, ...], ...] = ()
+    fails: tuple[float, float] = (0.0, 0.0)
     pool: tuple[np.ndarray, ...] = field(default=(), compare=False)  # of each row: (runs, documents, 3) counts
 
     def draw(self, draw: np.random.Generator, seeds: int | None = None) -> list[Sample]:
@@ -89,6 +95,9 @@ class Truth:
         both = (rows, seeds, self.documents)
         moves = moves + spread[:, :, None] * self.noise.seed_text * unit * draw.standard_normal(both)
         runs = spread * self.noise.run * draw.standard_normal((rows, seeds))
+        share, lost = self.fails
+        if share:
+            runs[0] += lost * (share - (draw.random(seeds) < share))
         scores = np.array(self.scores)[:, None] + runs + moves.sum(2)
         moves = moves - moves.mean(2, keepdims=True)
         moves *= self.documents / (self.documents - 1)  # as if each document were left out
@@ -240,6 +249,17 @@ def looks_study(name: str, truth: Truth, tables: int, seed: int = 0) -> dict[str
     return {"ever_wrong": {"first": first / tables, "worse": ever / tables, "within": lost / tables}}
 
 
+def reach_study(truth: Truth, schedule: Sequence[int], tables: int, seed: int = 0) -> dict[str, Any]:
+    """How far the low ends lie below the measured differences, in points, after looks at these numbers of seeds."""
+    draw, reach = np.random.default_rng(seed), []
+    for _ in range(tables):
+        looks = [next(i for i, seeds in enumerate(schedule) if place < seeds) for place in range(schedule[-1])]
+        compared = Comparison([replace(sample, looks=looks) for sample in truth.draw(draw, schedule[-1])])
+        gaps = compared.means - compared.means[compared.best] - np.array(compared.behind())[:, 0]
+        reach.append(float(np.delete(gaps, compared.best).mean()))
+    return {"reach": round(100 * float(np.mean(reach)), 3)}
+
+
 def looked_at() -> dict[str, tuple[str, Truth]]:
     """Tables to look at again: by schedule, with the text known or a sample, two or nine rows, none better or one."""
     noise = noise_of("conll2003-minilm-sentence")
@@ -320,6 +340,10 @@ def truths() -> list[Truth]:
         Truth("one row of three times the spread", equal, noise, 5, (3.0, *[1.0] * 8)),
         Truth("one row of three times the spread, no row x text", equal, same, 5, (3.0, *[1.0] * 8)),
         Truth("one row of three times the spread, 3 seeds", equal, noise, 3, (3.0, *[1.0] * 8)),
+        Truth("spreads from a quarter to four times, 2 seeds", equal, noise, 2, tuple(4 ** np.linspace(-1, 1, 9))),
+        Truth("spreads from a quarter to four times, 3 seeds", equal, noise, 3, tuple(4 ** np.linspace(-1, 1, 9))),
+        Truth("one row of which every fifth run is 5 points lower", equal, noise, fails=(0.2, 0.05)),
+        Truth("one row of which every fifth run is 5 points lower, 3 seeds", equal, noise, 3, fails=(0.2, 0.05)),
         Truth("one row ahead by 0.3", (0.893, *[0.89] * 8), noise),
         Truth("four rows ahead by 1", (*[0.9] * 4, *[0.89] * 5), noise),
     ]
@@ -516,6 +540,10 @@ def main() -> None:
     ]
     jobs += [(name, looks_study, (*one, options.tables, options.seed)) for name, one in looked_at().items()]
     jobs += [(text.name, text_study, (text, options.tables, options.seed)) for text in texts()]
+    for folder in ("conll2003-minilm-sentence", "demo-quickstart"):
+        truth = Truth("", (0.89,) * len(compared_rows(folder)[1]), noise_of(folder))
+        for schedule in ((3,), (3, 5), (5,), (5, 10), (10,)):
+            jobs.append((f"reach of {folder}, seeds {schedule}", reach_study, (truth, schedule, options.tables)))
     jobs = [job for job in jobs if is_wanted(job[0])]
     pool = ProcessPoolExecutor(options.jobs)
     futures = [pool.submit(work, *given) for _, work, given in jobs]
