@@ -15,8 +15,8 @@ seeds and the same rule. So they allow for that rule, for few seeds, and for the
 Whoever adds seeds looks at a table more than once, and would call some row worse by luck sooner or later. So a table's
 error is spent over its looks (Lan & DeMets 1983): the first table may be wrong in 5 % x (1 - seeds^-1.5) of cases, and
 each later one in what its runs add to this share. Nobody has to plan the number of seeds, and no number of looks is
-wrong in more than 5 % of cases. So the intervals of all looks hold together, and a table has what they have in common:
-more seeds never widen an interval for the price of another look.
+wrong in more than 5 % of cases, if rows vary alike. So the intervals of all looks hold together, and a table has their
+intersection.
 
 K rows, S seeds at most, U units of text, N simulated tables.
 """
@@ -24,7 +24,6 @@ K rows, S seeds at most, U units of text, N simulated tables.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -97,10 +96,9 @@ class Comparison:
         if not len(rows) or self.n.max() < 2:
             raise ValueError("no row has two seeds")
         scores = np.zeros((len(rows), int(self.n.max())))
-        for place, row in enumerate(rows):
-            scores[place, : len(row.scores)] = row.scores
         looks = np.full(scores.shape, np.inf)
         for place, row in enumerate(rows):
+            scores[place, : len(row.scores)] = row.scores
             looks[place, : len(row.scores)] = row.looks or 0
         there = looks < np.inf
         self.means = (scores * there).sum(1) / self.n
@@ -109,10 +107,12 @@ class Comparison:
         self.variances = seed_variances(scores, there)
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
+        self._influences: list[np.ndarray] = []
         self.text = np.zeros((len(rows), len(rows)))
         self.seed_text = np.zeros(len(rows))
         self._text_freedom = MOST_FREEDOM
         if self.over_text:
+            self._influences = influences
             self.text, self.seed_text = _over_text(influences)
             self._text_freedom = _freedom(influences, self.text)
 
@@ -124,12 +124,12 @@ class Comparison:
     @property
     def typical(self) -> tuple[float, float, int]:
         """Returns the median variance of a run, that over the text of a difference of two rows, and its freedom."""
-        pairs = [float(_between(self.text)[a, b]) for a, b in itertools.combinations(range(len(self.n)), 2)]
+        pairs = _between(self.text)[np.triu_indices(len(self.n), 1)]
         return float(np.median(self.variances)), float(np.median(pairs)), self._text_freedom
 
     def error(self, a: int, b: int) -> float:
         """Returns the standard error of the difference of two rows' means, over seeds and text."""
-        return float(self._errors(self.n, self.variances)[a, b])
+        return float(_errors(self.n, self.variances, self.text)[a, b])
 
     def error_parts(self, a: int, b: int) -> tuple[float, float]:
         """Returns the two parts of the squared error: one falls with more seeds, the other only with more text."""
@@ -170,19 +170,26 @@ class Comparison:
         All low ends hold simultaneously with 95 %: multiple comparisons with the best (Hsu 1984), by many-to-one values
         (Dunnett 1955) with each row in turn as the truly best. If all rows are equally good, some high end is below 0
         in at most 5 % of tables. This uses the range from the best to any other row, since the best is chosen by score.
-        The intervals of earlier looks hold too, so each end is the strictest of all looks.
+        The intervals of earlier looks hold too, by the spreads as they were known then. So each end is the strictest of
+        all looks, but contains the measured difference. A look at scores that no seed had changed yet says nothing.
         """
         rows = len(self.n)
         lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)
         for seen, (to_control, widest) in zip(self._seen, self._simulation.limits, strict=True):
             n, variances = seen.sum(1), seed_variances(self._scores, seen)
-            means, errors = (self._scores * seen).sum(1) / np.maximum(1, n), self._errors(n, variances)
+            if not variances.any() and self.variances.any():
+                continue
+            known = [one[own[: len(one)]] for one, own in zip(self._influences, seen, strict=False) if own.any()]
+            text = np.zeros_like(self.text)
+            if known:
+                text[np.ix_(n > 0, n > 0)] = _over_text(known)[0]
+            means, errors = (self._scores * seen).sum(1) / np.maximum(1, n), _errors(n, variances, text)
             gaps, best = means[:, None] - means, place_of_best(means, n, variances)
             with np.errstate(invalid="ignore"):  # a look says nothing of rows without seeds
                 lows = np.fmax(lows, gaps - to_control * errors)  # of the row itself 0, the most it can be
                 highs = np.fmin(highs, gaps[:, best] + widest * errors[:, best])
         highs[self.best] = 0.0
-        return np.stack([np.minimum(0.0, lows.min(1)), highs], 1).tolist()
+        return np.stack([np.minimum(lows.min(1), self.means - self.means[self.best]), highs], 1).tolist()
 
     def seeds_needed(self, row: int, margin: float) -> int | None:
         """Returns with how many seeds of every row one more look would probably show a row to lie within the margin.
@@ -216,14 +223,6 @@ class Comparison:
         root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
         true = self.means + np.random.default_rng(0).standard_normal((LOSSES, rows)) @ root
         return np.asarray((true.max(1, keepdims=True) - true).mean(0))
-
-    def _errors(self, n: np.ndarray, variances: np.ndarray) -> np.ndarray:
-        """Returns the errors of the differences between any two rows, (K, K). n: seeds, variances: of one run, (K,)."""
-        with np.errstate(divide="ignore"):  # nothing is known of a row without seeds
-            over_seeds = variances / n
-        squared = over_seeds[:, None] + over_seeds + _between(self.text)
-        np.fill_diagonal(squared, 0.0)
-        return np.asarray(np.sqrt(squared))
 
     @functools.cached_property
     def _simulation(self) -> _Simulations:
@@ -295,6 +294,15 @@ def _between(covariance: np.ndarray) -> np.ndarray:
     """Returns the variances of the differences between any two rows, (K, K); a negative estimate becomes 0."""
     diagonal = np.diag(covariance)
     return np.maximum(0.0, diagonal[:, None] + diagonal - 2 * covariance)
+
+
+def _errors(n: np.ndarray, variances: np.ndarray, text: np.ndarray) -> np.ndarray:
+    """Returns the errors of the differences between any two rows, (K, K). n: seeds, variances: of one run, (K,)."""
+    with np.errstate(divide="ignore"):  # nothing is known of a row without seeds
+        over_seeds = variances / n
+    squared = over_seeds[:, None] + over_seeds + _between(text)
+    np.fill_diagonal(squared, 0.0)
+    return np.asarray(np.sqrt(squared))
 
 
 class _Simulation:

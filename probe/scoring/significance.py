@@ -84,17 +84,12 @@ def with_neighbours(influences: Sequence[np.ndarray]) -> list[np.ndarray] | None
 
     influences: of each row, (seeds, U), with units in the order of the text.
     """
-    r = in_common(influences)
-    return None if r > MOST_IN_COMMON else [one * (1 + 3 * max(0.0, r)) ** 0.5 for one in influences]
-
-
-def in_common(influences: Sequence[np.ndarray]) -> float:
-    """Returns the correlation of what neighbouring units move, over all rows; of independent ones about 0."""
     moves = np.stack([one.mean(0) for one in influences])
     moves = moves - moves.mean(0) if len(moves) > 1 else moves
     moves = moves - moves.mean(1, keepdims=True)
     r = float((moves[:, 1:] * moves[:, :-1]).sum()) / max(1e-30, float((moves**2).sum()))
-    return r + 1 / moves.shape[1]  # of independent units it is -1 / U on average
+    r += 1 / moves.shape[1]  # of independent units it is -1 / U on average
+    return None if r > MOST_IN_COMMON else [one * (1 + 3 * max(0.0, r)) ** 0.5 for one in influences]
 
 
 def influence(counts: np.ndarray, units: np.ndarray | None = None) -> np.ndarray:

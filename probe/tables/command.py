@@ -62,7 +62,9 @@ def table(arguments: list[str]) -> int:
         "sentence alone), mb=200 (of weights). The last three measure the encoder here (encoder.path=DIR if moved), "
         "so nothing else should run; they are kept in speeds.json of the feature store (delete it to measure again)",
     )  # fmt: skip
-    parser.add_argument("--sentence", action="store_true", help="print the result as one sentence for a paper")
+    parser.add_argument(
+        "--sentence", action="store_true", help="print the result as a sentence for a paper, with its limits"
+    )
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the comparison of --scores")
     parser.add_argument(
         "--transfer",

@@ -76,8 +76,11 @@ def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
     if dev.p is None:
         return "How sure this difference is cannot be said: each row has one seed, or all its seeds have one score."
     higher, lower = (a, b) if dev.difference >= 0 else (b, a)
-    text = f"Alone, {higher.full_name} is {'' if dev.p <= 1 - CONFIDENCE else 'not shown to be '}better"
-    text += f" than {lower.full_name} on dev (p {_probability(dev.p, '= ')}, at one look)."
+    names = {a: a.full_name, b: b.full_name}
+    if a.full_name == b.full_name:
+        names = {a: f"A's {a.full_name}", b: f"B's {b.full_name}"}
+    text = f"Alone, {names[higher]} is {'' if dev.p <= 1 - CONFIDENCE else 'not shown to be '}better"
+    text += f" than {names[lower]} on dev (p {_probability(dev.p, '= ')}, at one look)."
     if (looks := max(a.looks, b.looks)) > 1:
         text += f" These scores may have been looked at {looks} times, which this p does not count."
     ranked = [row for row in rows if row.behind]
@@ -127,7 +130,8 @@ def folder_differences(a: Path, b: Path, names: Sequence[str] = ()) -> tuple[lis
             kinds = [None, *one.record.scores.dev.per_type] if names else [None]
             own = list(_differences(head + _title(one, other), one, other, kinds))
             found += own
-            above += [head + _reconciled(one, other, own[0], ())] * bool(names)
+            if names:
+                above.append(head + _reconciled(one, other, own[0], ()))
     return found, above
 
 

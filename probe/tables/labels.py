@@ -35,11 +35,8 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
     load = functools.cache(run_counts)
     sampled = {split: samples_of([row.records for row in ranked], split, load) for split in SPLITS}
     looks = looks_of(ranked, {at for row in rows if row.section == MAIN for at in row.unfinished})
-    on = {
-        split: Comparison([replace(one, looks=own) for one, own in zip(samples, looks, strict=True)])
-        for split, (samples, _) in sampled.items()
-    }
-    dev = on["dev"]
+    dev = Comparison([replace(one, looks=own) for one, own in zip(sampled["dev"][0], looks, strict=True)])
+    on = {"dev": dev, "test": Comparison(sampled["test"][0])}
     losses = dev.expected_loss().tolist()
     for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
         row.intervals = {split: compared.mean(place) for split, compared in on.items()}
@@ -49,8 +46,8 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
         row.label = label_of(behind, margin / 100)
         if place == dev.best:
             row.label = BEST
-        else:
-            row.seeds_needed = dev.seeds_needed(place, margin / 100) if row.label == UNDECIDED else None
+        elif row.label == UNDECIDED and row.cost < ranked[dev.best].cost:
+            row.seeds_needed = dev.seeds_needed(place, margin / 100)
     left = sorted(range(len(ranked)), key=lambda place: (ranked[place].cost, -dev.means[place]))
     while left:
         top = max(left, key=dev.means.__getitem__)
@@ -66,7 +63,7 @@ def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]
     is one, because somebody may stop for what a table shows. unfinished: when such sweeps were started.
     """
     runs = [(record, row.asked.get(file)) for row in rows for file, record in row.records.items()]
-    alone = {run.seed: run.started for run, at in sorted(runs, key=lambda run: run[0].started) if at is None}
+    alone = {run.seed: run.started for run, at in sorted(runs, key=lambda run: run[0].started)[::-1] if at is None}
     looks = [
         [
             (alone[record.seed], record.seed)

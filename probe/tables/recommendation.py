@@ -50,14 +50,18 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     use = best if place is None else ranked[place]
     undecided = [row for row in ranked if row.label == UNDECIDED and row.cost < use.cost]
     undecided.sort(key=lambda row: -_behind(row))
-    last = [row for row in rows if row.n and row.is_single and row.num_blocks == row.record.encoder.num_layers]
+    last = [
+        row
+        for row in rows
+        if row.n and not row.unconverged and row.is_single and row.num_blocks == row.record.encoder.num_layers
+    ]
     last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
     text = " ".join([*_sentences(use, best, place is not None, undecided), *(_over_last(use, row) for row in last[:1])])
     return Recommendation(best, use, place is not None, undecided, text)
 
 
 def sentence(rows: Sequence[Row]) -> str:
-    """Says in one sentence for a paper what one table compared, how, and what came out."""
+    """Says in a sentence for a paper what one table compared, how, and what came out; and in another, its limits."""
     found = recommend(rows)
     if found.use is None or found.best is None:
         return found.text
@@ -77,18 +81,18 @@ def sentence(rows: Sequence[Row]) -> str:
     cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
     behind = f"lies at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "is not behind"
     over = f"seeds and text ({use.units})" if use.over_text else "seeds"
-    limits = [f"{first_few(rising(rows)[0], SHOWN)} still rose when training ended"] * bool(rising(rows)[0])
-    limits += [f"the scores may have been looked at {best.looks} times, which the intervals allow for"] * (
-        best.looks > 1
-    )
-    if chosen := [row.title for row in rows if row.screened is not None]:
+    limits = []
+    if still := rising(ranked)[0]:
+        limits.append(f"{first_few(still, SHOWN)} still rose when training ended")
+    if best.looks > 1:
+        limits.append(f"the scores may have been looked at {best.looks} times, which the intervals allow for")
+    if chosen := [row.title for row in ranked if row.screened is not None]:
         limits.append(f"{first_few(chosen, SHOWN)} had been chosen by a screen of the same dev text")
+    bounds = f" Limits: {'; '.join(limits)}." if limits else ""
     return (
         f"Of {len(ranked)} choices of layers of {short_name(use.setting.encoder)} as features for a {setting}, "
         f"{use.title} ({scored}) {cheapest}{behind} the truly best of them ({others}chosen on dev; 95 % "
-        f"confidence for all rows at once over {over}; multiple comparisons with the best, Hsu 1984)."
-        + f" Limits: {'; '.join(limits)}."
-        * bool(limits)
+        f"confidence for all rows at once over {over}; multiple comparisons with the best, Hsu 1984).{bounds}"
     )
 
 
@@ -161,13 +165,12 @@ def _saved(use: Row, best: Row) -> str:
 
 
 def _effort(row: Row) -> str:
-    """Says how many seeds would probably show a row to lie within the margin on this text, or that only text would."""
+    """Says how many seeds would probably show a row to lie within the margin on this text, or that many would not."""
     assert row.difference is not None
     if row.difference <= -row.margin / 100:
         return "As measured, it lies beyond the margin, so no number of seeds can be named."
     if row.seeds_needed:
-        return (
-            f"If its difference stays, {row.seeds_needed} seeds in all would probably show it to lie within the margin."
-        )
+        seeds = f"{row.seeds_needed} seeds of each row"
+        return f"If its difference stays, {seeds} would probably show it to lie within the margin."
     helps = "; more text may" * row.over_text
     return f"Even {MORE_SEEDS[-1]} times the seeds would probably not show it to lie within the margin{helps}."

@@ -42,9 +42,9 @@ class Row:
     `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
     loss: what the row is expected to lose against the truly best one on dev.
-    seeds_needed: of an undecided row, see `Comparison.seeds_needed`. intervals: of the mean of each split; over_text:
-    whether they cover the text. units: what says how scores vary over dev's text; None if counts are missing. looks:
-    how often these scores may have been looked at. apart: of captions.
+    seeds_needed: of an undecided row that costs less than the best, see `Comparison.seeds_needed`. intervals: of the
+    mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
+    if counts are missing. looks: how often these scores may have been looked at. apart: of captions.
     on_front: the front has the cheapest row that is not shown to be worse than the best. Among the rows that cost less
     than this one, it again has the cheapest that is not shown to be worse than their best; and so on.
     """
