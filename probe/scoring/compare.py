@@ -35,6 +35,7 @@ from probe.scoring.significance import CONFIDENCE
 LUCK = 2.0  # standard errors by which a row with fewer seeds must lead to be called the best
 SIMULATED = 20_000
 POWER = 0.84  # standard errors by which a difference is exceeded in 80 % of cases
+NO_SPREAD = 1e-15  # a variance below it is that of equal scores, but for rounding
 MORE_SEEDS = (2, 4, 8)  # so many times those there are, of which `seeds_needed` chooses
 LOSSES = 4_000  # draws of the rows' true scores
 SPENDING = 1.5  # 1 leaves more to later looks, and the first loses twice as much of its power
@@ -77,9 +78,10 @@ def place_of_best(means: np.ndarray, n: np.ndarray, variances: np.ndarray) -> np
     what its missing seeds could change. With equal numbers of seeds nothing is lost. means: (K, ...). n: (K,).
     variances: (K, ...), as `seed_variances` estimates them. Returns (...).
     """
-    with np.errstate(divide="ignore"):  # a row without seeds loses everything
+    with np.errstate(divide="ignore", invalid="ignore"):  # a row without seeds loses everything
         missing = (1 / n - 1 / n.max()).reshape(-1, *[1] * (means.ndim - 1))
-    return np.asarray((means - LUCK * np.sqrt(variances.min(0) * missing)).argmax(0))
+        lost = np.nan_to_num(LUCK * np.sqrt(variances.min(0) * missing), nan=np.inf)
+    return np.asarray((means - lost).argmax(0))
 
 
 class Comparison:
@@ -170,14 +172,15 @@ class Comparison:
         All low ends hold simultaneously with 95 %: multiple comparisons with the best (Hsu 1984), by many-to-one values
         (Dunnett 1955) with each row in turn as the truly best. If all rows are equally good, some high end is below 0
         in at most 5 % of tables. This uses the range from the best to any other row, since the best is chosen by score.
-        The intervals of earlier looks hold too, by the spreads as they were known then. So each end is the strictest of
-        all looks, but contains the measured difference. A look at scores that no seed had changed yet says nothing.
+        The intervals of earlier looks hold too, by the errors as they were known then. So each end is the strictest of
+        all looks, but the interval contains the measured difference. A look at scores that no seed had changed yet says
+        nothing.
         """
         rows = len(self.n)
         lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)
         for seen, (to_control, widest) in zip(self._seen, self._simulation.limits, strict=True):
             n, variances = seen.sum(1), seed_variances(self._scores, seen)
-            if not variances.any() and self.variances.any():
+            if variances.max() < NO_SPREAD < self.variances.max():
                 continue
             known = [one[own[: len(one)]] for one, own in zip(self._influences, seen, strict=False) if own.any()]
             text = np.zeros_like(self.text)
@@ -188,8 +191,8 @@ class Comparison:
             with np.errstate(invalid="ignore"):  # a look says nothing of rows without seeds
                 lows = np.fmax(lows, gaps - to_control * errors)  # of the row itself 0, the most it can be
                 highs = np.fmin(highs, gaps[:, best] + widest * errors[:, best])
-        highs[self.best] = 0.0
-        return np.stack([np.minimum(lows.min(1), self.means - self.means[self.best]), highs], 1).tolist()
+        measured = np.minimum(0.0, self.means - self.means[self.best])
+        return np.stack([np.minimum(lows.min(1), measured), np.maximum(highs, measured)], 1).tolist()
 
     def seeds_needed(self, row: int, margin: float) -> int | None:
         """Returns with how many seeds of every row one more look would probably show a row to lie within the margin.
@@ -298,7 +301,7 @@ def _between(covariance: np.ndarray) -> np.ndarray:
 
 def _errors(n: np.ndarray, variances: np.ndarray, text: np.ndarray) -> np.ndarray:
     """Returns the errors of the differences between any two rows, (K, K). n: seeds, variances: of one run, (K,)."""
-    with np.errstate(divide="ignore"):  # nothing is known of a row without seeds
+    with np.errstate(divide="ignore", invalid="ignore"):  # nothing is known of a row without seeds
         over_seeds = variances / n
     squared = over_seeds[:, None] + over_seeds + _between(text)
     np.fill_diagonal(squared, 0.0)

@@ -63,7 +63,8 @@ def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]
     is one, because somebody may stop for what a table shows. unfinished: when such sweeps were started.
     """
     runs = [(record, row.asked.get(file)) for row in rows for file, record in row.records.items()]
-    alone = {run.seed: run.started for run, at in sorted(runs, key=lambda run: run[0].started)[::-1] if at is None}
+    latest_first = sorted(runs, key=lambda run: run[0].started, reverse=True)
+    alone = {run.seed: run.started for run, at in latest_first if at is None}  # each seed's earliest run
     looks = [
         [
             (alone[record.seed], record.seed)

@@ -429,6 +429,9 @@ def test_a_look_before_any_seed_changed_a_score_says_nothing():
     twice = Comparison([Sample(own, None, [0, 0, 1, 1, 1]) for own in rows]).behind()
     once = Comparison([Sample(own) for own in rows]).behind()
     assert twice[1][0] < once[1][0], "the second look has what the first left of the error"
+    rounded = [[0.820155] * 3 + [0.840155, 0.790155], [0.820155] * 3 + [0.800155, 0.830155]]
+    assert 0 < seed_variances(np.array(rounded), np.arange(5) < np.full((2, 1), 3)).max() < 1e-30, "but for rounding"
+    assert Comparison([Sample(own, None, [0, 0, 0, 1, 1]) for own in rounded]).behind()[1][0] < -0.01
     added = [Sample(rows[0], None, [0, 0, 1, 1, 1]), Sample(rows[1], None, [1] * 5)]
     assert Comparison(added).behind()[1][0] < -0.005
 
@@ -438,6 +441,11 @@ def test_an_interval_holds_what_was_measured():
     rows = [[0.900, 0.901, 0.902, 0.900], [0.900, 0.902, 0.901, 0.600]]
     compared = Comparison([Sample(own, None, [0, 0, 0, 1]) for own in rows])
     assert compared.behind()[1][0] == pytest.approx(compared.means[1] - compared.means[0])
+    for first, other in (([0.880, 0.881, 0.880], [0.96]), ([0.880, 0.881, 0.880], [0.899] * 5)):
+        rows = [[0.900, 0.901, 0.900, *[0.900 if len(other) == 1 else 0.89] * len(other)], [*first, *other]]
+        compared = Comparison([Sample(own, None, [0] * 3 + [1] * len(other)) for own in rows])
+        for (low, high), mean in zip(compared.behind(), compared.means, strict=True):
+            assert low <= min(0.0, mean - compared.means[compared.best]) <= high
 
 
 def test_the_differences_that_a_plan_names_are_shown_in_four_tables_of_five():
