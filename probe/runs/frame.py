@@ -23,7 +23,7 @@ class Run:
     """Holds a line of the frame.
 
     file, record: None for a run that was asked for and has no record. asked: when a sweep first asked for it; empty for
-    a run of older sweeps, None if none did before it began.
+    a run of older sweeps, None if no sweep asked for it before it began.
     """
 
     name: str  # of its row

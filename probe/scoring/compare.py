@@ -109,12 +109,11 @@ class Comparison:
         self.variances = seed_variances(scores, there)
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
-        self._influences: list[np.ndarray] = []
+        self._influences = influences if self.over_text else []
         self.text = np.zeros((len(rows), len(rows)))
         self.seed_text = np.zeros(len(rows))
         self._text_freedom = MOST_FREEDOM
         if self.over_text:
-            self._influences = influences
             self.text, self.seed_text = _over_text(influences)
             self._text_freedom = _freedom(influences, self.text)
 
@@ -173,8 +172,8 @@ class Comparison:
         (Dunnett 1955) with each row in turn as the truly best. If all rows are equally good, some high end is below 0
         in at most 5 % of tables. This uses the range from the best to any other row, since the best is chosen by score.
         The intervals of earlier looks hold too, by the errors as they were known then. So each end is the strictest of
-        all looks, but the interval contains the measured difference. A look at scores that no seed had changed yet says
-        nothing.
+        all looks, but the interval contains the measured difference. While no row's seeds differ, nothing says
+        how much scores vary, so such a look does not count.
         """
         rows = len(self.n)
         lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)

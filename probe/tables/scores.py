@@ -183,7 +183,7 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
     first = "No recommendation: there is one row."
     if len(rows) > 1:
         first = f"No recommendation: nothing says how much a row's score varies ({over}). "
-        first += f"Add seeds, or a column document: at least {FEWEST_UNITS}; of independent units, the unit itself."
+        first += f"Add seeds, or a column document with at least {FEWEST_UNITS} names: which units vary together."
     if best:
         use = next(row for row in rows if row.use)
         lies = -(use.behind_low or 0.0)
