@@ -94,28 +94,30 @@ class Comparison:
 
     def __init__(self, rows: Sequence[Sample]) -> None:
         """Raises ValueError if no row has two seeds, because nothing then says how much a score varies."""
-        self.n = np.array([len(row.scores) for row in rows])
-        if not len(rows) or self.n.max() < 2:
+        most = max((len(row.scores) for row in rows), default=0)
+        if most < 2:
             raise ValueError("no row has two seeds")
-        scores = np.zeros((len(rows), int(self.n.max())))
-        looks = np.full(scores.shape, np.inf)
+        self._scores = np.zeros((len(rows), most))
+        looks = np.full(self._scores.shape, np.inf)
         for place, row in enumerate(rows):
-            scores[place, : len(row.scores)] = row.scores
+            self._scores[place, : len(row.scores)] = row.scores
             looks[place, : len(row.scores)] = row.looks or 0
         there = looks < np.inf
-        self.means = (scores * there).sum(1) / self.n
-        self._scores = scores
         self._seen = [seen for look in np.unique(looks[there]) if (seen := looks <= look).sum(1).max() > 1]
-        self.variances = seed_variances(scores, there)
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
         self._influences = influences if self.over_text else []
-        self.text = np.zeros((len(rows), len(rows)))
-        self.seed_text = np.zeros(len(rows))
-        self._text_freedom = MOST_FREEDOM
-        if self.over_text:
-            self.text, self.seed_text = _over_text(influences)
-            self._text_freedom = _freedom(influences, self.text)
+        self.n, self.means, self.variances, self.text, self.seed_text = self._known(there)
+        self._text_freedom = _freedom(influences, self.text) if self.over_text else MOST_FREEDOM
+
+    def _known(self, seen: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Returns n, means, variances, text and seed_text (see the class) as the runs in `seen` (K, S) show them."""
+        n = seen.sum(1)
+        text, seed_text = np.zeros((len(n), len(n))), np.zeros(len(n))
+        if known := [one[own[: len(one)]] for one, own in zip(self._influences, seen, strict=False) if own.any()]:
+            text[np.ix_(n > 0, n > 0)], seed_text[n > 0] = _over_text(known)
+        means = (self._scores * seen).sum(1) / np.maximum(1, n)
+        return n, means, seed_variances(self._scores, seen), text, seed_text
 
     @property
     def looks(self) -> list[tuple[int, ...]]:
@@ -178,14 +180,10 @@ class Comparison:
         rows = len(self.n)
         lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)
         for seen, (to_control, widest) in zip(self._seen, self._simulation.limits, strict=True):
-            n, variances = seen.sum(1), seed_variances(self._scores, seen)
+            n, means, variances, text, _ = self._known(seen)
             if variances.max() < NO_SPREAD < self.variances.max():
                 continue
-            known = [one[own[: len(one)]] for one, own in zip(self._influences, seen, strict=False) if own.any()]
-            text = np.zeros_like(self.text)
-            if known:
-                text[np.ix_(n > 0, n > 0)] = _over_text(known)[0]
-            means, errors = (self._scores * seen).sum(1) / np.maximum(1, n), _errors(n, variances, text)
+            errors = _errors(n, variances, text)
             gaps, best = means[:, None] - means, place_of_best(means, n, variances)
             with np.errstate(invalid="ignore"):  # a look says nothing of rows without seeds
                 lows = np.fmax(lows, gaps - to_control * errors)  # of the row itself 0, the most it can be

@@ -101,7 +101,7 @@ def table(arguments: list[str]) -> int:
         )
 
     from probe.tables.budget import parse_budget, within_budget
-    from probe.tables.difference import folder_differences, render_differences, row_differences
+    from probe.tables.difference import differences, render_differences
     from probe.tables.formats import render
     from probe.tables.notes import heading
     from probe.tables.recommendation import sentence
@@ -109,16 +109,14 @@ def table(arguments: list[str]) -> int:
     from probe.tables.rows import build_rows
 
     code = report_bad_records(*folders)
-    if across:
-        found = folder_differences(folders[0], folders[1], options.difference or ())
-        print(render_differences(*found, options.format), end="")
+    if options.difference or options.compare:
+        print(
+            render_differences(*differences(folders, options.difference or (), options.margin), options.format), end=""
+        )
     elif options.transfer:
         from probe.tables.transfer import render_transfer, transfer
 
         print(render_transfer(transfer(folders, options.margin), options.format), end="")
-    elif options.difference:
-        found = row_differences(folders[0], options.difference, options.margin)
-        print(render_differences(*found, options.format), end="")
     elif options.budget:
         name, limit = parse_budget(options.budget)
         tables, speed_of = tables_of(build_rows(folders[0], options.margin)), _speed_of(overrides)

@@ -19,7 +19,6 @@ from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows
-from probe.tables.transfer import table_names
 
 
 @dataclass(frozen=True)
@@ -43,32 +42,47 @@ class Difference:
     over: str | None = None
 
 
-def row_differences(
-    folder: Path, names: Sequence[str], margin: float | None = None
+def differences(
+    folders: Sequence[Path], names: Sequence[str] = (), margin: float | None = None
 ) -> tuple[list[Difference], list[str]]:
-    """Compares two rows of each table of a folder, overall and per type; also returns what A and B are.
+    """Compares two rows of a folder, or the rows of one name in two folders; also says what A and B are.
 
-    Raises UserError for a name that is no row, and for rows of two kinds of labels.
+    names: of a row of the first folder and one of the last, which are compared, also per type. Only tables of one text
+    are compared, and if some have the same settings too, only these. If two folders have one table each, these may have
+    different texts. Raises UserError for a name that is no row, and where there are no such rows.
     """
-    if names[0] == names[1]:
-        raise UserError(f"--difference: {names[0]!r} is given twice. Give two rows.")
-    every = [row for row in build_rows(folder, margin) if row.n]
-    known = {row.full_name: row for row in every}
-    for name in names:
-        _refuse_unknown(name, folder, [*known])
-    tables = [{row.full_name: row for row in table} for table in tables_of(every)]
-    tables = [table for table in tables if table.keys() >= {*names}] or [known]
-    found, above = [], []
-    for title, table in zip(table_names([table[names[0]] for table in tables]), tables, strict=True):
-        a, b = (table[name] for name in names)
-        if a.task != b.task:
-            raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
-        head = f"{title}: " * bool(title)
-        own = list(_differences(head + _title(a, b), a, b, [None, *a.record.scores.dev.per_type]))
-        found += own
-        above.append(head + _reconciled(a, b, own[0], table.values() if a.table == b.table else ()))
-    of_one = f" {heading([a])}." * (len(tables) == 1)
-    return found, [*above, f"A: {a.full_name}. B: {b.full_name}.{of_one}"]
+    built = [[row for row in build_rows(at, margin) if row.n] for at in folders]
+    for at, rows, name in zip((folders[0], folders[-1]), (built[0], built[-1]), names, strict=False):
+        _refuse_unknown(name, at, [row.full_name for row in rows])
+    sides = [tables_of([row for row in rows if names or row.label != UNCONVERGED]) for rows in built]
+    tables = []
+    for rows, others in itertools.product(sides[0], sides[-1]):
+        of_a, of_b = ({row.full_name: row for row in side} for side in (rows, others))
+        wanted = [names] if names else [(name, name) for name in of_a]
+        pairs = [(of_a[one], of_b[other]) for one, other in wanted if one in of_a and other in of_b]
+        alike = rows[0].run.text == others[0].run.text or len(folders) == len(sides[0] + sides[-1]) == 2
+        if pairs and alike and rows[0].task == others[0].task and pairs[0][0] is not pairs[0][1]:
+            tables.append((rows, others, pairs))
+    if not tables:
+        hint = "" if names else " Name two: --difference ROW ROW."
+        of = " and ".join(map(str, folders))
+        raise UserError(f"{of}: there are no two such rows of one text and one kind of label that converged.{hint}")
+    found: list[Difference] = []
+    above = []
+    same = [one for one in tables if one[0][0].table == one[1][0].table]
+    for number, (rows, others, pairs) in enumerate(same or tables, 1):
+        head = f"{number}: " * (len(same or tables) > 1)
+        for a, b in pairs:
+            kinds = [None, *a.record.scores.dev.per_type] if names else [None]
+            own = list(_differences(head + _title(a, b), a, b, kinds))
+            found += own
+            if names:
+                above.append(head + _reconciled(a, b, own[0], rows if rows is others else ()))
+        if rows is others:
+            above.append(f"{head}A: {names[0]}. B: {names[1]}. {heading(rows)}.")
+        else:
+            above.append(f"{head}A: {folders[0]}: {heading(rows)}. B: {folders[-1]}: {heading(others)}.")
+    return found, above
 
 
 def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
@@ -92,47 +106,6 @@ def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
                 " The best was chosen by these scores, so alone it looks better than it is: the table's label holds."
             )
     return text
-
-
-def folder_differences(a: Path, b: Path, names: Sequence[str] = ()) -> tuple[list[Difference], list[str]]:
-    """Compares the rows of one name in two folders; also returns what A and B are.
-
-    names: of a row of A and one of B, which are compared instead, also per type. Tables of the same text are compared,
-    and if some have the same settings too, only these. If each folder has one table, the two may have different texts.
-    Raises UserError for a name that is no row, and where no such rows converged.
-    """
-    built = [[row for row in build_rows(at) if row.n] for at in (a, b)]
-    for at, rows, name in zip((a, b), built, names, strict=False):
-        _refuse_unknown(name, at, [row.full_name for row in rows])
-    sides = [tables_of([row for row in rows if row.label != UNCONVERGED]) for rows in built]
-    tables = []
-    for rows, others in itertools.product(*sides):
-        of_a, of_b = ({row.full_name: row for row in side} for side in (rows, others))
-        wanted = [names] if names else [(name, name) for name in of_a]
-        pairs = [(of_a[one], of_b[other]) for one, other in wanted if one in of_a and other in of_b]
-        alike = rows[0].run.text == others[0].run.text or max(map(len, sides)) == 1
-        if pairs and alike and rows[0].task == others[0].task:
-            title = f"A: {a}: {heading(rows)}. B: {b}: {heading(others)}."
-            tables.append((title, pairs, rows[0].table == others[0].table))
-    if not tables:
-        hint = "" if names else " Name two: --difference ROW ROW."
-        raise UserError(
-            f"{a} and {b} have no such rows of one text and one kind of label that converged in both.{hint}"
-        )
-    if any(same for *_, same in tables):
-        tables = [table for table in tables if table[-1]]
-    found: list[Difference] = []
-    above = []
-    for number, (title, pairs, _) in enumerate(tables, 1):
-        head = f"{number}: " * (len(tables) > 1)
-        above.append(head + title)
-        for one, other in pairs:
-            kinds = [None, *one.record.scores.dev.per_type] if names else [None]
-            own = list(_differences(head + _title(one, other), one, other, kinds))
-            found += own
-            if names:
-                above.append(head + _reconciled(one, other, own[0], ()))
-    return found, above
 
 
 def _refuse_unknown(name: str, folder: Path, known: Sequence[str]) -> None:

@@ -349,7 +349,9 @@ def looked_at(samples: list[Sample], schedule: Sequence[int]) -> list[Comparison
     for number in range(len(schedule)):
         n = schedule[number]
         looks = [next(look for look, seeds in enumerate(schedule) if place < seeds) for place in range(n)]
-        tables.append(Comparison([replace(one, scores=one.scores[:n], looks=looks) for one in samples]))
+        moves = [None if one.influence is None else one.influence[:n] for one in samples]
+        known = zip(samples, moves, strict=True)
+        tables.append(Comparison([Sample(one.scores[:n], own, looks) for one, own in known]))
     return tables
 
 
@@ -371,8 +373,7 @@ def test_more_seeds_widen_no_interval_on_average():
     draw, reach = np.random.default_rng(11), []
     for _ in range(12):
         whole = drawn(draw, [0.9] * 6, 10, run=0.002, seed_text=0.002, row_text=0.004)
-        rows = [replace(one, influence=one.influence[:5]) for one in whole]  # type: ignore[index]
-        tables = [*looked_at(rows, (5,)), looked_at(whole, (5, 10))[1]]
+        tables = looked_at(whole, (5, 10))
         reach.append([np.mean(one.means - one.means[one.best] - np.array(one.behind())[:, 0]) for one in tables])
         alone = tables[1]._simulation.limits[1][0] * compare._errors(tables[1].n, tables[1].variances, tables[1].text)
         reach[-1].append(np.mean(np.delete(alone[:, tables[1].best], tables[1].best)))

@@ -19,7 +19,7 @@ from probe.runs.outputs import load_counts, write_counts
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison
 from probe.tables.command import table
-from probe.tables.difference import folder_differences, row_differences
+from probe.tables.difference import differences
 from probe.tables.rows import build_rows
 
 CLOSE = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 3)] * 10
@@ -42,7 +42,7 @@ def made(folder: Path) -> Path:
 
 
 def test_two_rows_differ_by_their_means_with_an_interval_over_seeds_and_text(tmp_path: Path):
-    (dev, test), _ = row_differences(made(tmp_path), ["last", "embeddings"])
+    (dev, test), _ = differences([made(tmp_path)], ["last", "embeddings"])
     assert (dev.score, test.score, dev.n) == ("dev F1", "test F1", "5 / 5")
     names(dev.rows, "last", "embeddings")
     assert (dev.a, dev.b, dev.difference) == (pytest.approx(0.803), pytest.approx(0.703), pytest.approx(0.1))
@@ -61,9 +61,9 @@ def test_what_two_rows_show_alone_stands_beside_what_their_table_shows(tmp_path:
     made(tmp_path)
     for seed in range(1, 6):
         make_record(tmp_path, "layer_1", seed, 0.799 + seed / 1000, 0.78, (1,), sentences=BETTER)
-    _, (sentence, _) = row_differences(tmp_path, ["last", "embeddings"])
+    _, (sentence, _) = differences([tmp_path], ["last", "embeddings"])
     assert all(fact in sentence for fact in ("3 rows", "last is best", "embeddings is worse", "p < 0.001"))
-    _, (sentence, _) = row_differences(tmp_path, ["last", "layer_1"], margin=0.01)
+    _, (sentence, _) = differences([tmp_path], ["last", "layer_1"], margin=0.01)
     assert "layer_1 is undecided" in sentence
 
 
@@ -71,7 +71,7 @@ def test_without_all_counts_it_is_said_that_the_interval_is_over_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     next((made(tmp_path) / "counts").glob("last-seed1-*")).unlink()
-    (dev, _), _ = row_differences(tmp_path, ["last", "embeddings"])
+    (dev, _), _ = differences([tmp_path], ["last", "embeddings"])
     assert dev.over == "seeds"
     assert table([str(tmp_path), "--difference", "last", "embeddings"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -85,10 +85,10 @@ def test_rows_that_several_tables_have_are_compared_in_each(tmp_path: Path):
         for context, behind in (("sentence", 0.1), ("document", 0.2)):
             make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.8, (6,), context=context)
             make_record(tmp_path, "embeddings", seed, 0.8 - behind + seed / 500, 0.8, (0,), context=context)
-    found, above = row_differences(tmp_path, ["last", "embeddings"])
+    found, above = differences([tmp_path], ["last", "embeddings"])
     dev = {one.rows: one.difference for one in found if one.score == "dev F1"}
     assert sorted(dev.values()) == pytest.approx([0.1, 0.2], abs=0.003)
-    assert len(above) == 3, "what each table shows, and what A and B are"
+    assert len(above) == 4, "what each table shows, and what A and B are"
 
 
 def test_p_is_below_five_percent_exactly_where_the_interval_leaves_out_zero(tmp_path: Path):
@@ -96,7 +96,7 @@ def test_p_is_below_five_percent_exactly_where_the_interval_leaves_out_zero(tmp_
         for k in range(6):
             make_record(tmp_path, f"layer_{k}", seed, 0.80 + k / 100 + seed % 3 / 100, 0.7, (k,), sentences=CLOSE)
     for k in range(1, 6):
-        (dev, _), _ = row_differences(tmp_path, [f"layer_{k}", "layer_0"])
+        (dev, _), _ = differences([tmp_path], [f"layer_{k}", "layer_0"])
         assert dev.low is not None
         assert dev.p is not None
         assert (dev.p < 0.05) == (dev.low > 0) or 0.045 < dev.p < 0.05, "the quantile is on the safe side"
@@ -112,7 +112,7 @@ def test_types_are_compared_by_their_own_counts(tmp_path: Path):
             f1 = record["scores"][split]["span"]["f1"]
             record["scores"][split]["per_type"] = {"X": vars(KindScore(f1, f1, f1, 10))}
         path.write_text(json.dumps(record))
-    (dev, test, of_type, _), _ = row_differences(tmp_path, ["last", "embeddings"])
+    (dev, test, of_type, _), _ = differences([tmp_path], ["last", "embeddings"])
     assert of_type.score == "dev X"
     assert (of_type.low, of_type.high) == (dev.low, dev.high), "there is no other type"
     assert test.score == "test F1"
@@ -122,8 +122,8 @@ def test_a_misspelt_row_is_corrected_and_one_seed_has_no_interval(tmp_path: Path
     make_record(tmp_path, "last", 1, 0.8, 0.7)
     make_record(tmp_path, "embeddings", 1, 0.7, 0.6, (0,))
     with pytest.raises(UserError, match="'lst'.*'last'"):
-        row_differences(tmp_path, ["lst", "embeddings"])
-    (dev, _), _ = row_differences(tmp_path, ["last", "embeddings"])
+        differences([tmp_path], ["lst", "embeddings"])
+    (dev, _), _ = differences([tmp_path], ["last", "embeddings"])
     assert (dev.difference, dev.low, dev.p) == (pytest.approx(0.1), None, None)
 
 
@@ -134,7 +134,7 @@ def test_rows_of_one_name_in_two_folders_are_compared_in_every_format(
     for seed in range(1, 6):
         make_record(b, "last", seed, 0.70 + seed / 1000, 0.50, sentences=WORSE, context="document")
         make_record(b, "embeddings", seed, 0.7, 0.5, (0,), context="document", outcome="hit_epoch_limit")
-    found, above = folder_differences(a, b)
+    found, above = differences([a, b])
     assert [(one.rows, one.score) for one in found] == [("last", "dev F1"), ("last", "test F1")]
     assert [[str(side) in line for side in (a, b)] for line in above] == [[True, True]]
     for form in ("json", "csv", "text", "tex", "md"):
@@ -148,7 +148,7 @@ def test_rows_of_one_name_in_two_folders_are_compared_in_every_format(
             assert "10.00" in shown
     make_record(tmp_path / "c", "sum_all", 1, 0.7, 0.5, indices=(1, 2), combine="sum")
     with pytest.raises(UserError):
-        folder_differences(a, tmp_path / "c")
+        differences([a, tmp_path / "c"])
     for typed in ([str(a), str(b)], ["--compare", str(a)]):
         with pytest.raises(UserError, match="--compare"):
             table(typed)
@@ -164,20 +164,20 @@ def test_tables_of_two_folders_are_compared_where_their_text_is_the_same(tmp_pat
     add("corpus", "document", 0.6)
     add("corpus", "window", 0.7)
     add("another", "sentence", 0.5)
-    found, above = folder_differences(a, b)
+    found, above = differences([a, b])
     assert [round(one.b, 3) for one in found if one.score.startswith("dev")] == [0.602, 0.702]
     assert ["document" in line.partition("B:")[2] for line in above] == [True, False]
     assert len({one.rows for one in found}) == 2
-    named, _ = folder_differences(a, b, ["embeddings", "last"])
+    named, _ = differences([a, b], ["embeddings", "last"])
     assert [round(one.b, 3) for one in named if one.score == "dev F1"] == [0.602, 0.702]
     with pytest.raises(UserError):
-        folder_differences(a, b, ["last", "embeddings"])
+        differences([a, b], ["last", "embeddings"])
     with pytest.raises(UserError, match="'last'"):
-        folder_differences(a, b, ["lst", "last"])
+        differences([a, b], ["lst", "last"])
     with pytest.raises(UserError):
-        row_differences(a, ["last", "last"])
+        differences([a], ["last", "last"])
     add("corpus", "sentence", 0.65)
-    found, _ = folder_differences(a, b)
+    found, _ = differences([a, b])
     assert [round(one.b, 3) for one in found if one.score.startswith("dev")] == [0.652], "the same settings, too"
 
 
@@ -186,7 +186,7 @@ def test_counts_of_another_text_are_not_paired(tmp_path: Path):
         make_record(tmp_path / "a", "last", seed, 0.8, 0.7, sentences=CLOSE)
         make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE)
         make_record(tmp_path / "c", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
-    ((same, _), _), ((other, _), _) = (folder_differences(tmp_path / "a", tmp_path / folder) for folder in "bc")
+    ((same, _), _), ((other, _), _) = (differences([tmp_path / "a", tmp_path / folder]) for folder in "bc")
     assert (same.low, same.high) == pytest.approx((0.0, 0.0))
     rows = [next(iter(build_rows(tmp_path / folder))) for folder in "ac"]
     samples, _ = samples_of([row.records for row in rows], "dev", run_counts)
