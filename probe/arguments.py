@@ -26,9 +26,11 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
-    def add_settings(self) -> None:
-        """Declares `setting=value` arguments, as `overrides`."""
+    def add_settings(self, multirun: bool = False) -> None:
+        """Declares `setting=value` arguments, as `overrides`. multirun: also the flag for a sweep."""
         self.add_argument("overrides", nargs="*", metavar="setting=value", help="`probe --cfg job` prints all settings")
+        if multirun:
+            self.add_argument("-m", "--multirun", action="store_true", help="a sweep: a setting may name values A,B,C")
 
     def add_folder(self) -> None:
         """Declares an optional results folder, as `dir`."""

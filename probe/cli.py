@@ -116,15 +116,9 @@ def dispatch(arguments: list[str]) -> int:
         lines = [f"  {name:<14}{command.help}" for name, command in COMMANDS.items()]
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
-    if first in COMMANDS:
-        return run_command(first, arguments[1:])
-    if first and "=" not in first and not first.startswith(("-", "+", "~")):
+    if first and first not in COMMANDS and "=" not in first and not first.startswith(("-", "+", "~")):
         raise unknown_word(first, COMMANDS)
-    return run_command("train", arguments)
-
-
-def run_command(name: str, arguments: list[str]) -> int:
-    """Imports a command's module, runs the command and returns its exit code."""
-    module = importlib.import_module(f"probe.{COMMANDS[name].folder}.command")
-    code: int = getattr(module, name.replace("-", "_"))(arguments)
+    name, *others = arguments if first in COMMANDS else ["train", *arguments]
+    module = importlib.import_module(f"probe.{COMMANDS[name].folder}.command")  # no other: some take seconds
+    code: int = getattr(module, name.replace("-", "_"))(others)
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import functools
 import itertools
@@ -50,11 +49,6 @@ def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Separates `setting=value` from other arguments. The name of an existing folder is never read as a setting."""
     is_setting = {word: bool(SETTING.match(word)) and not Path(word).is_dir() for word in words}
     return [word for word in words if is_setting[word]], [word for word in words if not is_setting[word]]
-
-
-def add_multirun(parser: argparse.ArgumentParser) -> None:
-    """Declares the flag for a sweep."""
-    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: a setting may name values A,B,C")
 
 
 def config_of(overrides: list[str]) -> Config:

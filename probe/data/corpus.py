@@ -141,7 +141,7 @@ def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
     corpus.about = {"taken_from_train": taken} if taken else {}
     if cfg.path is None:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))
-        if hub.is_from_cache(_repo(cfg)):
+        if _repo(cfg) in hub.from_cache:
             corpus.notes.append(f"the Hub did not answer; commit {corpus.about['commit']} is read from its cache")
     found, notes = corpus.task.normalize(corpus.splits, cfg.scheme, cfg.ill_formed)
     corpus.about |= found

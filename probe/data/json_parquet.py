@@ -37,13 +37,8 @@ def _json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
         yield number, row
 
 
-def read_table(file: Path, layout: Layout) -> Split:
-    """Reads a Parquet or Arrow file, or a folder of `save_to_disk`. Label names come from its schema."""
-    return read_dataset(table_of_rows(file), layout, str(file))
-
-
 def table_of_rows(file: Path) -> Any:
-    """Returns the rows of such a file or folder as a `datasets.Dataset`."""
+    """Returns the rows of a Parquet or Arrow file, or of a folder of `save_to_disk`, as a `datasets.Dataset`."""
     import datasets
     import pyarrow.parquet
 

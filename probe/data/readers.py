@@ -10,7 +10,7 @@ from pathlib import Path
 
 from probe.config import UserError
 from probe.data.columns import read_columns, read_conllu
-from probe.data.json_parquet import read_json, read_table
+from probe.data.json_parquet import read_dataset, read_json, table_of_rows
 from probe.data.labelled import read_labelled
 from probe.data.layout import Layout
 from probe.data.split import Split, lines_of
@@ -63,6 +63,6 @@ def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     if not file.is_file() and not is_saved(file):
         raise UserError(f"{file} is no file. {remedy}".rstrip())
     if reader.read_lines is None:
-        return read_table(file, layout)
+        return read_dataset(table_of_rows(file), layout, str(file))
     with closing(lines_of(file)) as lines:
         return reader.read_lines(islice(lines, layout.most_lines), layout, str(file))

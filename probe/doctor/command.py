@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probe.arguments import Parser, results_path
 from probe.runs.slurm import without_launcher
-from probe.settings import add_multirun, configs_of
+from probe.settings import configs_of
 
 DESCRIPTION = """\
 Checks that data, encoder and device are ready for the runs that these settings describe, and
@@ -21,8 +21,7 @@ EXAMPLES = """\
 def doctor(arguments: list[str]) -> int:
     """Checks a run or a sweep before it starts, prints each part, and returns the exit code."""
     parser = Parser("doctor", DESCRIPTION, EXAMPLES)
-    add_multirun(parser)
-    parser.add_settings()
+    parser.add_settings(multirun=True)
     parser.add_argument(
         "--like", type=results_path, metavar="DIR",
         help="also say which differences 3 to 20 seeds would show, if scores vary as in this results folder",

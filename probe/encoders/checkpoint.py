@@ -218,7 +218,7 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
         return folder, f"package {package}", None
     repo = hub.Repo("model", cfg.name, cfg.revision)
     folder = _hub_snapshot(repo)
-    unanswered = ", from its cache, as the Hub did not answer" if hub.is_from_cache(repo) else ""
+    unanswered = ", from its cache, as the Hub did not answer" if repo in hub.from_cache else ""
     return folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo)
 
 

@@ -19,7 +19,7 @@ from probe.vectors.store import Shard
 def bytes_needed(store: Vectors, selection: Selection) -> int:
     """Returns the bytes of a selection's features of all splits, as `read_selection` returns them."""
     words = sum(shards[-1].last for shards in store.shards.values())
-    shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+    shape, dtype = _shape(store, selection)
     return words * math.prod(shape) * dtype.itemsize
 
 
@@ -34,7 +34,7 @@ def read_selection(
 
     concat: (W, L * H) and mix: (W, L, H), both in the stored dtype; sum and mean: (W, H) in float32.
     """
-    shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+    shape, dtype = _shape(store, selection)
     features = torch.empty((store.shards[split][-1].last, *shape), dtype=dtype, device=device)
     for shard, layers in store.read(split, selection.indices):
         features[shard.first : shard.last] = combine_stored(layers, selection, normalization)
@@ -88,7 +88,7 @@ class Streamed:
         self.device = torch.device("cpu")
         self._selection, self.normalization = selection, normalization
         self._store, self._shards = store, store.shards[split]
-        self._shape, self.dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+        self._shape, self.dtype = _shape(store, selection)
         self._bounds = torch.tensor([0] + [shard.last for shard in self._shards])
         self._mapped: dict[int, list[torch.Tensor]] = {}
         if not lazy:
@@ -138,13 +138,10 @@ class Streamed:
         return self._mapped[shard.number]
 
 
-def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
-    """Returns shape and dtype of one word's combined features. exact: the layers' dtype."""
-    if selection.combine == "concat":
-        return (len(selection.indices) * hidden_size,), exact
-    if selection.combine == "mix":
-        return (len(selection.indices), hidden_size), exact
-    return (hidden_size,), torch.float32
+def _shape(store: Vectors, selection: Selection) -> tuple[tuple[int, ...], torch.dtype]:
+    """Returns shape and dtype of one word's combined features: layers that are not added keep the stored dtype."""
+    shape = (len(selection.indices), store.hidden_size) if selection.combine == "mix" else (selection.width,)
+    return shape, torch.float32 if selection.combine in ("sum", "mean") else getattr(torch, store.dtype)
 
 
 def mix(layers: torch.Tensor, weights: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -232,16 +232,20 @@ def _resume(parts: dict[str, Any], checkpoint: Path, made_by: str) -> bool:
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     """Fine-tunes the encoder with a linear layer; no features are read or written."""
-    cfg = inputs.cfg
+    cfg, encoder, splits = inputs.cfg, inputs.encoder, inputs.corpus.splits
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     make_deterministic(device)
-    data, labels = texts_of(inputs)
+    labels, label_ids = labels_of(splits["train"].tags)
+    data = {
+        name: TaggedText(Text(inputs.text, name, encoder, cfg.features), split.tags, label_ids, encoder.special.count)
+        for name, split in splits.items()
+    }
     machine = hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device))
     read_s = time.perf_counter() - clock
     tuned = fine_tune(
         cfg,
-        inputs.encoder,
+        encoder,
         data["train"],
         data["dev"],
         labels,
@@ -267,14 +271,3 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         train_s=sum(point["train_s"] for point in progress.curve),  # including epochs before an interruption
         labels=labels,
     )
-
-
-def texts_of(inputs: FitInputs) -> tuple[dict[str, TaggedText], list[str]]:
-    """Returns each split as windows with labels, and the names of the labels."""
-    encoder, splits, features = inputs.encoder, inputs.corpus.splits, inputs.cfg.features
-    labels, label_ids = labels_of(splits["train"].tags)
-    data = {
-        name: TaggedText(Text(inputs.text, name, encoder, features), split.tags, label_ids, encoder.special.count)
-        for name, split in splits.items()
-    }
-    return data, labels

@@ -63,12 +63,8 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
         else "_".join([cfg.combine, *map(str, indices)])
     )
     combine = "concat" if len(indices) == 1 and cfg.combine != "mix" else cfg.combine  # one layer: nothing to combine
-    return Selection(name, indices, combine, width_of(combine, indices, hidden_size), cfg.normalize)
-
-
-def width_of(combine: str, indices: Sequence[int], vector_size: int) -> int:
-    """Returns the width of combined layers. vector_size: of one layer's vectors."""
-    return vector_size * (len(indices) if combine == "concat" else 1)
+    width = hidden_size * (len(indices) if combine == "concat" else 1)
+    return Selection(name, indices, combine, width, cfg.normalize)
 
 
 def presets_of(num_layers: int, hidden_size: int) -> list[Selection]:

@@ -12,7 +12,7 @@ from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.runs.slurm import submit, without_launcher
-from probe.settings import add_multirun, as_yaml, config_of, configs_of
+from probe.settings import as_yaml, config_of, configs_of
 from probe.system.grouping import group_by
 from probe.system.processes import is_child
 
@@ -50,8 +50,7 @@ SWEEP_STATUS_EXAMPLES = """\
 def train(arguments: list[str]) -> int:
     """Trains and scores one run or a sweep, and returns the exit code."""
     parser = Parser("train", TRAIN, TRAIN_EXAMPLES)
-    parser.add_settings()
-    add_multirun(parser)
+    parser.add_settings(multirun=True)
     parser.add_argument("--cfg", choices=["job"], help="print every setting of a run with its value, and stop")
     options = parser.parse_intermixed_args(arguments)
     if options.cfg:
@@ -143,8 +142,7 @@ def _train_one(cfg: Config, command: str) -> int:
 def extract(arguments: list[str]) -> int:
     """Fills the feature store, and returns the exit code."""
     parser = Parser("extract", EXTRACT, EXTRACT_EXAMPLES)
-    parser.add_settings()
-    add_multirun(parser)
+    parser.add_settings(multirun=True)
     options = parser.parse_intermixed_args(arguments)
 
     from probe.runs.plan import plan

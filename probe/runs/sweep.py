@@ -63,7 +63,7 @@ def scores_line(record: RunRecord, dev_only: bool = False) -> str:
 
 def crew_of(command: str) -> Crew:
     """Returns the processes that share the runs of a command. Must be called before anything is planned."""
-    hub.pin({hub.Repo(*repo): commit for *repo, commit in json.loads(os.environ.get(COMMITS, "[]"))})
+    hub.commits.update({hub.Repo(*repo): commit for *repo, commit in json.loads(os.environ.get(COMMITS, "[]"))})
     return Crew(command)
 
 
@@ -102,7 +102,7 @@ def make_runs(
     else:
         num_threads = str(max(1, num_cores() // queue.at_once))
         threads = {name: os.environ.get(name, num_threads) for name in THREADS}
-        commits = [[*dataclasses.astuple(repo), commit] for repo, commit in hub.commits().items()]
+        commits = [[*dataclasses.astuple(repo), commit] for repo, commit in hub.commits.items()]
         crew.start(at_once, {**threads, COMMITS: json.dumps(commits)})
         crew.work(queue.is_empty, MOST_DEATHS * len(plans), replace=not queue.has_locks)
     for folder in folders:

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,18 +44,9 @@ class NoAnswer(UserError):
     """Reports that the Hub does not answer."""
 
 
-Commits = Mapping[Repo, str]
-
-_commits: dict[Repo, str] = {}
+commits: dict[Repo, str] = {}  # that names denote in this process; the Hub is not asked about them again
+from_cache: set[Repo] = set()  # of which the Hub was asked for the commit and did not answer
 _files: dict[tuple[str, str, str], list[str]] = {}  # by kind, name and commit
-_from_cache: set[Repo] = set()
-
-
-def limit_s() -> float:
-    """Returns how many seconds the Hub may be silent."""
-    import huggingface_hub.constants
-
-    return huggingface_hub.constants.HF_HUB_ETAG_TIMEOUT
 
 
 @functools.cache
@@ -64,29 +55,19 @@ def reachable() -> bool:
 
     It is asked in a thread: a DNS lookup followed by attempts at several addresses has no common time limit.
     """
-    import huggingface_hub as library
+    from huggingface_hub import constants, get_session
 
     answered = threading.Event()
 
     def ask() -> None:
         with contextlib.suppress(Exception):  # the library raises a dozen kinds
-            library.get_session().head(library.constants.ENDPOINT, timeout=limit_s())
+            get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
             answered.set()
 
     thread = threading.Thread(target=ask, name=THREAD, daemon=True)
     thread.start()
-    thread.join(limit_s())
+    thread.join(constants.HF_HUB_ETAG_TIMEOUT)
     return answered.is_set()
-
-
-def commits() -> Commits:
-    """Returns the commits that names denote in this process, to be passed to another process."""
-    return dict(_commits)
-
-
-def pin(known: Commits) -> None:
-    """Fixes the commits that these names denote; the Hub is not asked about them again."""
-    _commits.update(known)
 
 
 def commit_of(repo: Repo) -> str:
@@ -94,8 +75,8 @@ def commit_of(repo: Repo) -> str:
 
     Raises UserError for a name or revision that does not exist, and if neither has it.
     """
-    if repo in _commits:
-        return _commits[repo]
+    if repo in commits:
+        return commits[repo]
     if repo.revision is not None and COMMIT.fullmatch(repo.revision):
         return repo.revision
     note = _cache_of(repo) / "refs" / (repo.revision or "main")  # all of the Hub's libraries share these notes
@@ -106,15 +87,10 @@ def commit_of(repo: Repo) -> str:
     except NoAnswer:
         if not note.is_file():
             raise
-        _from_cache.add(repo)
+        from_cache.add(repo)
         commit = note.read_text().strip()
-    _commits[repo] = commit
+    commits[repo] = commit
     return commit
-
-
-def is_from_cache(repo: Repo) -> bool:
-    """Returns whether the Hub was asked for the commit of this and did not answer."""
-    return repo in _from_cache
 
 
 def files_of(repo: Repo) -> list[str]:
@@ -146,9 +122,14 @@ def fetch(repo: Repo, files: Sequence[str]) -> Path:
 
 def _ask_for_files(repo: Repo, revision: str | None) -> str:
     """Asks for the commit of a revision and caches the names of its files. Raises as `_ask` does."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, constants
 
-    info = _ask(repo, lambda: HfApi().repo_info(repo.name, repo_type=repo.kind, revision=revision, timeout=limit_s()))
+    info = _ask(
+        repo,
+        lambda: HfApi().repo_info(
+            repo.name, repo_type=repo.kind, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
+        ),
+    )
     _files[repo.kind, repo.name, info.sha] = [file.rfilename for file in info.siblings or []]
     return str(info.sha)
 

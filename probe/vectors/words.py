@@ -9,7 +9,7 @@ B windows in a batch, P pieces, W words, H hidden size.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -91,15 +91,11 @@ def _overlapping(starts: np.ndarray, max_text_pieces: int, stride: float) -> lis
     for number, (begin, end) in enumerate(spans):
         inside = slice(begin, end)
         margin = np.minimum(centre[inside] - starts[begin], starts[end] - centre[inside])
-        better = margin > best[inside]
-        best[inside] = np.where(better, margin, best[inside])
-        chosen[inside] = np.where(better, number, chosen[inside])
-    windows: list[Window] = []
-    for number, (begin, end) in enumerate(spans):
-        own = np.flatnonzero(chosen == number)
-        if len(own):
-            windows.append(Window(begin, end, int(own[0]), int(own[-1]) + 1))
-    return windows
+        chosen[inside][margin > best[inside]] = number
+        best[inside] = np.maximum(best[inside], margin)
+    numbers, firsts = np.unique(chosen, return_index=True)  # `chosen` ascends, as the spans do
+    kept = pairwise([*firsts.tolist(), last])
+    return [Window(*spans[int(number)], *own) for number, own in zip(numbers, kept, strict=True)]
 
 
 class Text:

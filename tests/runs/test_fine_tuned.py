@@ -23,7 +23,7 @@ import probe.probes.finetune
 from probe.conditions import MAIN, UPPER_BOUND
 from probe.config import Config, UserError
 from probe.doctor.cost import cost_lines
-from probe.probes.finetune import FineTuned, fine_tune
+from probe.probes.finetune import FineTuned, TaggedText, fine_tune
 from probe.runs.outputs import read_predictions
 from probe.runs.plan import plan, prepare_results
 from probe.runs.records import RunRecord, load_records
@@ -33,6 +33,7 @@ from probe.tables.formats import render, write_tables
 from probe.tables.recommendation import recommend
 from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
+from probe.vectors.words import Text
 from probe.verify.checks import check_files
 from probe.verify.reruns import rerun
 
@@ -251,7 +252,8 @@ def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str
 def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
     for context in ("sentence", "document"):
         planned = plan(make(*TUNED, f"features.context={context}", "data.document_marker=-DOCSTART-"))
-        train = probe.probes.finetune.texts_of(planned)[0]["train"]
+        text = Text(planned.text, "train", planned.encoder, planned.cfg.features)
+        train = TaggedText(text, planned.corpus.splits["train"].tags, {}, planned.encoder.special.count)
         batches = train.batches(8, torch.Generator().manual_seed(1))
         assert sorted(number for batch in batches for number in batch) == list(range(len(train.windows)))
         assert len(batches) == pytest.approx(len(train.tags) / 8, rel=0.3), context

@@ -140,7 +140,7 @@ def old_layout(bert: Path) -> dict[str, bytes | str]:
 def forget() -> None:
     """As in a new process: nothing of the Hub has been heard."""
     the_hub.reachable.cache_clear()
-    for known in (the_hub._commits, the_hub._files, the_hub._from_cache):
+    for known in (the_hub.commits, the_hub._files, the_hub.from_cache):
         known.clear()
 
 

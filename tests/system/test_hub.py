@@ -30,7 +30,7 @@ def test_a_silent_hub_is_left_after_the_limit(stand_in: Hub, silent: str, monkey
     forget()
     stand_in.silent = silent
     assert hub.commit_of(BERT) == commit
-    assert hub.is_from_cache(BERT)
+    assert BERT in hub.from_cache
     assert (hub.fetch(BERT, list(FILES)) / "model.safetensors").read_bytes() == b"weights"
     with pytest.raises(UserError, match=r"encoder\.name=other/bert\b"):
         hub.commit_of(Repo("model", "other/bert"))
@@ -52,10 +52,10 @@ def test_a_full_disk_is_named_as_what_it_is(stand_in: Hub, monkeypatch: pytest.M
 def test_a_name_that_was_passed_on_is_not_asked_for_again(stand_in: Hub):
     old = stand_in.put("model", "some/bert", FILES)
     hub.commit_of(BERT)
-    known = hub.commits()
+    known = dict(hub.commits)
     stand_in.put("model", "some/bert", {**FILES, "config.json": '{"new": 1}'})
     forget()
-    hub.pin(known)
+    hub.commits.update(known)
     stand_in.asked.clear()
     assert hub.commit_of(BERT) == old
     assert not stand_in.asked
