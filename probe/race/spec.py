@@ -9,20 +9,18 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from probe.config import LayersConfig, UserError
 from probe.race.rule import Cell, Elimination, Race, Rules
 from probe.runs.identity import RunIdentity
-from probe.runs.records import decoded, json_of
+from probe.runs.records import damaged, load_json
 from probe.system.files import write_json
 from probe.system.format import percent, pluralize
 
 RACE = "race.json"
 DECISIONS = "decisions.json"
 REMEDY = "Restore it from a copy, or start a new race."
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,12 @@ class RaceSpec:
 
 def read_spec(folder: Path) -> RaceSpec | None:
     """Reads a folder's race.json; None if there is none. Raises UserError if it cannot be understood."""
-    return _read(folder / RACE, RaceSpec)
+    return load_json(folder / RACE, RaceSpec, damaged(folder / RACE, REMEDY))
 
 
 def read_decisions(folder: Path) -> Race | None:
     """Reads a folder's decisions.json; None if there is none. Raises UserError if it cannot be understood."""
-    race = _read(folder / DECISIONS, Race)
+    race = load_json(folder / DECISIONS, Race, damaged(folder / DECISIONS, REMEDY))
     if race and not all(done.leader in (None, *done.means) for done in race.rounds):
         raise UserError(f"{folder / DECISIONS} has no mean of a row that leads. {REMEDY}")
     return race
@@ -124,11 +122,3 @@ def race_lines(race: Race, after: int = 0) -> Iterator[str]:
                 yield f"  {row} is eliminated: {elimination.why}{behind}."
     if race.ended:
         yield f"The race has ended after {pluralize(len(race.rounds), 'round')}: {race.ended}."
-
-
-def _read(file: Path, kind: type[T]) -> T | None:
-    def damaged(problem: str) -> UserError:
-        return UserError(f"{file} is damaged ({problem}). {REMEDY}")
-
-    content = json_of(file, damaged)
-    return None if content is None else decoded(content, kind, damaged)

@@ -10,7 +10,7 @@ import base64
 import shlex
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +61,12 @@ def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",
     """Writes figures and page of a results folder with these rows; returns their files, the page first."""
     screens = load_screens(folder)
     shown = [*pictures(rows), *([screen_picture(screens)] if screens else [])]
-    drawn = {picture.name: picture.render() for picture in shown}
-    files = {folder / "figures" / f"{name}.png": content for name, content in drawn.items()}
-    if "svg" in forms:
-        files |= {folder / "figures" / f"{picture.name}.svg": picture.render("svg") for picture in shown}
+    files = {folder / "figures" / f"{picture.name}.{form}": picture.render(form) for form in forms for picture in shown}
     if (folder / "figures").is_symlink():  # to pictures of something else, which these would replace
         raise UserError(f"{folder / 'figures'} is a link, and nothing is written through one. Remove it.")
     for path, content in files.items():
         write_atomically(path, content)
+    drawn = {file.stem: content for file, content in files.items() if file.suffix == ".png"}
     write_atomically(folder / PAGE, page(folder, rows, shown, drawn))
     return [folder / PAGE, *files]
 
@@ -87,17 +85,16 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None) -> str:
     return f"Page: {folder / PAGE}"
 
 
-def finish(folders: Iterable[Path], failed: Iterable[tuple[str, str]]) -> int:
+def finish(folders: Iterable[Path], failed: Collection[tuple[str, str]]) -> int:
     """Prints the tables of a sweep or race and its failures, writes tables and pages, and returns the exit code.
 
     failed: label and reason of each run that failed. If processes end at the same time, one of them writes.
     """
-    code, rows_of = 0, {}
+    rows_of = {}
     for folder in folders:
         rows_of[folder] = build_rows(folder)
         print(f"\n{render(rows_of[folder], 'text')}\nRecords and tables: {folder}")
     for label, reason in failed:
-        code = 1
         print(f"failed: {label}: {reason}", file=sys.stderr)
     for folder, rows in rows_of.items():
         lock = folder / "logs" / "end.lock"
@@ -106,7 +103,7 @@ def finish(folders: Iterable[Path], failed: Iterable[tuple[str, str]]) -> int:
                 write_tables(folder, rows)
                 print(page_line(folder, rows), flush=True)
                 lock.unlink(missing_ok=True)
-    return code
+    return 1 if failed else 0
 
 
 def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
@@ -172,9 +169,13 @@ def _settings(records: Sequence[RunRecord]) -> Iterator[tuple[str, str]]:
     """Yields what the runs were made with; where they differ, each value with the number of its runs."""
     values: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
-        parts = {name: value for name, value in to_jsonable(record.config).items() if name not in ("layers", "seed")}
-        parts |= {"software": record.software.versions, "hardware": to_jsonable(record.hardware)}
-        parts |= {"git": to_jsonable(record.software.git), "command": record.software.command}
+        parts = {
+            **{name: value for name, value in to_jsonable(record.config).items() if name not in ("layers", "seed")},
+            "software": record.software.versions,
+            "hardware": to_jsonable(record.hardware),
+            "git": to_jsonable(record.software.git),
+            "command": record.software.command,
+        }
         for name, value in parts.items():
             as_text = "  ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
             values[name][as_text] += 1

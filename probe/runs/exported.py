@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probe.config import Config, UserError
+from probe.config import Config
 from probe.runs.config_from_record import config_from_record
-from probe.runs.records import RunRecord, decoded, json_of
+from probe.runs.records import RunRecord, damaged, load_json
 
 MODEL = "model.json"
 
@@ -24,12 +24,7 @@ class ExportedModel:
 
 def read_exported(folder: Path) -> ExportedModel | None:
     """Reads a folder's model.json; None if there is none. Raises UserError if it cannot be read."""
-
-    def damaged(problem: str) -> UserError:
-        return UserError(f"{folder / MODEL} is damaged ({problem}). Export the model again.")
-
-    content = json_of(folder / MODEL, damaged)
-    return None if content is None else decoded(content, ExportedModel, damaged)
+    return load_json(folder / MODEL, ExportedModel, damaged(folder / MODEL, "Export the model again."))
 
 
 def config_of_record(

@@ -87,14 +87,6 @@ class RunIdentity:
         return key_of(to_jsonable(self))
 
     @property
-    def group(self) -> str:
-        """Returns a key that runs of one encoder, text and probe share, and their conditions: what those change is set
-        back to `base`.
-        """
-        main = to_jsonable(self) | (self.condition.base if self.condition else {})
-        return key_of({name: part for name, part in main.items() if name not in ("layers", "seed", "condition")})
-
-    @property
     def conditions(self) -> tuple[str, ...]:
         """Returns the ids of its conditions in `CONDITIONS`; none for main runs."""
         return tuple(self.condition.ids) if self.condition else ()
@@ -115,10 +107,7 @@ class RunIdentity:
     @property
     def cell(self) -> str:
         """Returns the key of the run's row in a race: runs of one row differ only in their seed."""
-        parts = [self.group, to_jsonable(self.layers)]
-        if self.condition:
-            parts += [self.condition.ids, self.condition.settings]
-        return canonical(parts)
+        return canonical(to_jsonable(self) | {"seed": None})
 
 
 def label_of(row: str, identity: RunIdentity) -> str:

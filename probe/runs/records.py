@@ -256,6 +256,17 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
         raise refuse(f"{place or 'the whole'}: {message[:1].lower()}{message[1:]}") from None
 
 
+def load_json(file: Path, kind: type[T], refuse: Callable[[str], Exception]) -> T | None:
+    """Reads a JSON file as a dataclass; returns None where there is no file. Raises as `json_of` and `decoded` do."""
+    content = json_of(file, refuse)
+    return None if content is None else decoded(content, kind, refuse)
+
+
+def damaged(file: Path, remedy: str) -> Callable[[str], UserError]:
+    """Returns what makes an error of what is wrong with a file."""
+    return lambda problem: UserError(f"{file} is damaged ({problem}). {remedy}")
+
+
 def load_records(results_dir: Path) -> Records:
     """Loads every record, with its file. What is no record is in `bad_records`."""
     return read_records(results_dir)[0]

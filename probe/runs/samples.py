@@ -5,6 +5,7 @@ The influence comes from the counts next to a record. A race reads those of dev 
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +49,7 @@ class SplitCounts:
         return influence(self.counts, units) if effective >= FEWEST_UNITS else None
 
 
-Load = Callable[[Path], dict[str, SplitCounts] | None]
+Load = Callable[[Path, str | None], dict[str, SplitCounts] | None]
 
 
 def run_counts(file: Path, kind: str | None = None) -> dict[str, SplitCounts] | None:
@@ -68,19 +69,19 @@ def samples_of(
 ) -> tuple[list[Sample], str | None]:
     """Returns the rows' scores on a split with the influence of each unit of its text, and says what these units are.
 
-    load: returns a run's counts, of all types or of this kind. kind: scores are the F1 of it; None: the headline.
+    load: `run_counts`, or what remembers its results. kind: scores are the F1 of it; None: the headline.
     Units are documents if all rows have the same ones, else blocks of sentences. A text of too few units gives no
     influence. Rows that were scored on different texts have separate units. Without the counts of every run there are
     no units: None.
     """
     scores = [[_score(getattr(record.scores, split), kind) for record in records.values()] for records in rows]
-    alone = [Sample(own) for own in scores]
-    known = [[one[split] for file in records if (one := load(file)) is not None] for records in rows]
-    is_whole = all(len(one) == len(row) for one, row in zip(known, rows, strict=True))
-    if not is_whole or any(len({run.counts.shape for run in row}) > 1 for row in known):
-        return alone, None
-    influences, units = influences_of(known)
-    return [Sample(own, one) for own, one in zip(scores, influences, strict=True)] if influences else alone, units
+    known = [[one[split] for file in records if (one := load(file, kind)) is not None] for records in rows]
+    is_whole = all(
+        len(one) == len(row) and len({run.counts.shape for run in one}) == 1
+        for one, row in zip(known, rows, strict=True)
+    )
+    influences, units = influences_of(known) if is_whole else (None, None)
+    return [Sample(own, influences[at] if influences else None) for at, own in enumerate(scores)], units
 
 
 def influences_of(rows: Sequence[Sequence[SplitCounts]]) -> tuple[list[np.ndarray] | None, str]:
@@ -117,12 +118,9 @@ def _score(scores: Scores, kind: str | None) -> float:
 def _side_by_side(influences: Sequence[np.ndarray], texts: Sequence[bytes]) -> list[np.ndarray]:
     """Places influences over the units of all texts; a row has zeros for the units of other texts."""
     sizes = {text: one.shape[1] for text, one in zip(texts, influences, strict=True)}
-    if len(sizes) == 1:
-        return list(influences)
-    starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
-    wide = []
-    for text, one in zip(texts, influences, strict=True):
-        placed = np.zeros((len(one), sum(sizes.values())))
-        placed[:, starts[text] : starts[text] + one.shape[1]] = one
-        wide.append(placed)
-    return wide
+    ends = dict(zip(sizes, itertools.accumulate(sizes.values()), strict=True))
+    total = sum(sizes.values())
+    return [
+        np.pad(one, ((0, 0), (ends[text] - sizes[text], total - ends[text])))
+        for text, one in zip(texts, influences, strict=True)
+    ]

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probe.config import UserError
 from probe.runs.identity import RunIdentity, Scalars, label_of
-from probe.runs.records import decoded, json_of
+from probe.runs.records import damaged, load_json
 from probe.system.files import now, write_json
 from probe.system.format import encoder_labels, with_encoder
 from probe.system.locks import alone
@@ -89,18 +88,11 @@ def write_expected(
 
 def read_asked(folder: Path) -> Asked:
     """Returns what was asked for; no runs where no sweep was started. Raises UserError if sweep.json cannot be read."""
-    file = folder / SWEEP
-
-    def damaged(problem: str) -> UserError:
-        return UserError(f"{file} is damaged ({problem}). Move it away and start the sweep again; records stay.")
-
-    content = json_of(file, damaged)
-    if content is None:
-        return Asked([])
-    asked = decoded(content, Asked, damaged)
+    refuse = damaged(folder / SWEEP, "Move it away and start the sweep again; records stay.")
+    asked = load_json(folder / SWEEP, Asked, refuse) or Asked([])
     for run in asked.runs:
         if run.setting.probe != run.identity.probe or not {"context", "subword"} <= run.setting.features.keys():
-            raise damaged(f"the settings of {run.label} lack some, or are not those of its identity")
+            raise refuse(f"the settings of {run.label} lack some, or are not those of its identity")
     if changed := next((run for run in asked.runs if run.key != run.identity.key), None):
-        raise damaged(f"the key of {changed.label} is not the hash of its identity")
+        raise refuse(f"the key of {changed.label} is not the hash of its identity")
     return asked

@@ -33,12 +33,9 @@ class SpanScore:
 
 
 @dataclass(frozen=True)
-class KindScore:
+class KindScore(SpanScore):
     """Holds the scores of one type or tag. gold: how many items it has."""
 
-    precision: Share
-    recall: Share
-    f1: Share
     gold: Count
 
 
@@ -122,7 +119,7 @@ def scores_of(counts: Counts) -> Scores:
     words = sum(counts["words"])
     return Scores(
         share(sum(counts["right_tags"]), words),
-        {kind: kind_score(*part) for kind, part in parts.items()},
+        {kind: KindScore(**vars(span_score(*part)), gold=part[0]) for kind, part in parts.items()},
         Totals(len(counts["words"]), words, gold, predicted, correct),
     )
 
@@ -155,8 +152,3 @@ def share(part: float, whole: float) -> float:
 def span_score(gold: int, predicted: int, correct: int) -> SpanScore:
     f1 = float(f1_of(np.array([gold, predicted, correct])))
     return SpanScore(share(correct, predicted), share(correct, gold), f1)
-
-
-def kind_score(gold: int, predicted: int, correct: int) -> KindScore:
-    score = span_score(gold, predicted, correct)
-    return KindScore(score.precision, score.recall, score.f1, gold)

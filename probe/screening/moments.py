@@ -140,11 +140,6 @@ class Moments:
     def num_layers(self) -> int:
         return len(self.x) // self.xx.shape[1]
 
-    @property
-    def diagonal(self) -> Tensor:
-        """Returns (K * D,), the sums of squares."""
-        return torch.cat([self.of_pair(k, k).diagonal() for k in range(self.num_layers)])
-
     def of_pair(self, first: int, second: int) -> Tensor:
         """Returns (K * R, K * R), the products of two layers, of which the second is not below the first."""
         return self.xx[first * self.num_layers - first * (first - 1) // 2 + second - first]
@@ -183,18 +178,14 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
             total += left.T @ (at(some + distance) if distance else left)
         return total
 
-    every = np.arange(len(position))
     for distance in range(places):
-        first = every[position + distance < lengths]
+        first = np.flatnonzero(position + distance < lengths)
         whole = products(first, distance)
         for left in range(-window, window - distance + 1):
             right = left + distance
             # Both words may be in the sentence while the centre of the window is outside.
-            beyond = np.zeros(len(first), bool)
-            if left > 0:
-                beyond = position[first] < left
-            elif right < 0:
-                beyond = position[first] - left >= lengths[first]
+            centre = position[first] - left
+            beyond = (centre < 0) | (centre >= lengths[first])
             block = whole - products(first[beyond], distance) if beyond.any() else whole
             row, column = left + window, right + window
             of_pairs = block.view(num_layers, kept, num_layers, kept)
@@ -202,7 +193,7 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
             if distance:
                 xx[:, column, :, row] = of_pairs[upper[1], :, upper[0]].transpose(1, 2)
     for place in range(-window, window + 1):
-        there = every[(position + place >= 0) & (position + place < lengths)]
+        there = np.flatnonzero((position + place >= 0) & (position + place < lengths))
         for start in range(0, len(there), WORDS_AT_ONCE):
             some = there[start : start + WORDS_AT_ONCE]
             vectors = at(some + place)

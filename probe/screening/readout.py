@@ -159,8 +159,8 @@ def _concatenated(sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, s
     size = len(sums.x) // num_layers
     places = size // kept
     xy, x = sums.xy.view(num_layers, size, -1), sums.x.view(num_layers, size)
-    variances = sums.diagonal - sums.x.square() / sums.words
-    ridge = _ridge(variances, num_layers * places * whole, strength, sums.words)
+    squares = torch.cat([sums.of_pair(k, k).diagonal() for k in range(num_layers)])
+    ridge = _ridge(squares - sums.x.square() / sums.words, num_layers * places * whole, strength, sums.words)
 
     def paths(dtype: torch.dtype) -> Iterator[list[_Step]]:
         blocks = {}

@@ -192,10 +192,5 @@ def header(name: str, rows: Sequence[Row]) -> str:
 
 def values_of(rows: Sequence[Row], names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Gives each row's values by the names of CSV and JSON, fractions in full. names: of columns; none: all."""
-    lines = []
-    for row in rows:
-        line: dict[str, Any] = {}
-        for name in names or COLUMNS:
-            line |= COLUMNS[name].values(row)
-        lines.append(line)
-    return lines
+    columns = [COLUMNS[name] for name in names or COLUMNS]
+    return [{name: value for column in columns for name, value in column.values(row).items()} for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from probe.scoring.compare import Comparison
 from probe.scoring.significance import CONFIDENCE
 from probe.system.format import closest, percent
 from probe.tables.columns import signed
-from probe.tables.formats import TextTable, as_csv, as_json
+from probe.tables.formats import TextTable
 from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.row import Row, tables_of
@@ -74,7 +74,9 @@ def differences(
         head = f"{number}: " * (len(same or tables) > 1)
         for a, b in pairs:
             kinds = [None, *a.record.scores.dev.per_type] if names else [None]
-            own = list(_differences(head + _title(a, b), a, b, kinds))
+            load = functools.cache(run_counts)
+            name = head + " - ".join(dict.fromkeys([a.full_name, b.full_name]))
+            own = [_difference(name, a, b, split, kind, load) for kind in kinds for split in SPLITS]
             found += own
             if names:
                 above.append(head + _reconciled(a, b, own[0], rows if rows is others else ()))
@@ -115,17 +117,6 @@ def _refuse_unknown(name: str, folder: Path, known: Sequence[str]) -> None:
         raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(known)}.")
 
 
-def _title(a: Row, b: Row) -> str:
-    return a.full_name if a.full_name == b.full_name else f"{a.full_name} - {b.full_name}"
-
-
-def _differences(name: str, a: Row, b: Row, kinds: Sequence[str | None]) -> Iterator[Difference]:
-    for kind in kinds:
-        load = functools.cache(functools.partial(run_counts, kind=kind))
-        for split in SPLITS:
-            yield _difference(name, a, b, split, kind, load)
-
-
 def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: Load) -> Difference:
     samples, _ = samples_of([a.records, b.records], split, load, kind)
     one, other = (sum(sample.scores) / len(sample.scores) for sample in samples)
@@ -142,9 +133,6 @@ def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: L
 
 def render_differences(found: Sequence[Difference], above: list[str], form: str) -> str:
     """Renders differences in one of FORMATS. CSV and JSON have the numbers alone."""
-    if form in ("csv", "json"):
-        values = [asdict(one) for one in found]
-        return as_json(values) if form == "json" else as_csv(values)
     lines = [
         [one.rows, one.score, one.n, percent(one.a), percent(one.b), signed(one.difference), *_interval(one)]
         for one in found
@@ -152,7 +140,15 @@ def render_differences(found: Sequence[Difference], above: list[str], form: str)
     below = "95 %: of the difference of these two rows alone, over seeds and text (*: over seeds alone; "
     below += "not known: one seed, or seeds of one score). p: two-sided."
     headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
-    return TextTable(headers, lines, [True, True, *[False] * 6], above, [below], label="tab:difference").render(form)
+    return TextTable(
+        headers,
+        lines,
+        [True, True, *[False] * 6],
+        above,
+        [below],
+        label="tab:difference",
+        values=[asdict(one) for one in found],
+    ).render(form)
 
 
 def _interval(one: Difference) -> tuple[str, str]:

@@ -38,7 +38,7 @@ class TextTable:
 
     first: what a reader should read first. advice: to whoever made the table. align_left: which columns are aligned to
     the left. bold: the best lines. emphasised: their bold columns. ruled: lines with a rule above. subject: begins the
-    caption of LaTeX.
+    caption of LaTeX. values: what programs read, a dict per line.
     """
 
     headers: list[str]
@@ -53,6 +53,7 @@ class TextTable:
     first: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     subject: str = ""
+    values: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Escapes what others may have named to do more in a terminal than be read."""
@@ -60,7 +61,9 @@ class TextTable:
             texts[:] = map(printable, texts)
 
     def render(self, form: str) -> str:
-        """Renders it as text, md, tex or html."""
+        """Renders it as text, md, tex or html; its values as csv or json."""
+        if form in ("csv", "json"):
+            return as_json(self.values) if form == "json" else as_csv(self.values)
         if form == "tex":
             return _latex(self)
         if form == "html":
@@ -157,7 +160,7 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         lines=[[COLUMNS[name].text(row) for name in names] for row in rows],
         align_left=[COLUMNS[name].align_left for name in names],
         above=[caption(rows)],
-        below=notes(rows, names),
+        below=[*notes(rows, names)],
         advice=advice(rows),
         subject="Choices of layers as features:",
         bold=[i for i, row in enumerate(rows) if row.label == BEST],

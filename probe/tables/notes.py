@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from probe.conditions import CONDITIONS, MAIN
 from probe.config import LINEAR
@@ -72,45 +72,41 @@ def most_frequent(rows: Sequence[Row]) -> float | None:
     return max(gold) / sum(gold) if any(gold) else None
 
 
-def unconverged_notes(rows: Sequence[Row]) -> list[str]:
+def _unconverged_notes(rows: Sequence[Row]) -> Iterator[str]:
     """Names the runs that did not converge, by cause."""
-    lines = []
     for ending, remedy in HOW_UNCONVERGED.items():
         ended = [(row, record) for row in rows for record in row.unconverged if record.outcome == ending]
         if runs := [with_encoder(record.label, row.encoder) for row, record in ended]:
             more = 2 * max(int(record.identity.probe["max_epochs"]) for _, record in ended)
-            lines.append(f"not converged: {first_few(runs, SHOWN)}: {remedy.format(more)} Such rows are not ranked.")
-    return lines
+            yield f"not converged: {first_few(runs, SHOWN)}: {remedy.format(more)} Such rows are not ranked."
 
 
-def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     """Gives the notes below a table: how its labels are meant, and what these rows are."""
-    lines = []
     best = next((row for row in rows if row.label == BEST), None)
     if best and {"behind", "label"} & {*columns}:
         over = f"seeds and text ({best.units})" if best.over_text else f"seeds alone ({_why_not_text(best.units)})"
-        lines.append(
+        looked = f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
+        yield (
             "behind the best: the difference of dev means; in brackets how far the row lies behind the truly best one, "
             f"of these rows, over {over}; each end with 95 % confidence for all rows at once (Hsu 1984). within the "
             f"margin: all of it is above {0 - best.margin:g}; else worse: all of it is below 0; undecided: neither."
-        )
-        if best.looks > 1:
-            lines[-1] += f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
+        ) + looked * (best.looks > 1)
     if any(row.eliminated for row in rows) and "label" in columns:
-        lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")
+        yield "eliminated: a race gave the row no more seeds; decisions.json has the reason."
     if chosen := [row for row in rows if row.screened is not None]:
         named, number = first_few([row.title for row in chosen], SHOWN), chosen[0].screened
         of = f", from {number} choices" if number else ""
-        lines.append(
+        yield (
             f"chosen by the screen{of}, on the same dev text: {named}. They may look too good; the other choices were "
             "not trained."
         )
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
-        lines.append("paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs.")
+        yield "paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs."
     if any(not row.indices for row in rows):
-        lines.append(PROBES["majority_tag"].note or "")
+        yield PROBES["majority_tag"].note or ""
     there = {name for row in rows for name in row.identity.conditions}
-    return lines + [condition.note for name, condition in CONDITIONS.items() if name in there and condition.note]
+    yield from (condition.note for name, condition in CONDITIONS.items() if name in there and condition.note)
 
 
 def _why_not_text(units: str | None) -> str:
@@ -119,41 +115,38 @@ def _why_not_text(units: str | None) -> str:
 
 def advice(rows: Sequence[Row]) -> list[str]:
     """Says what is wrong with a table or may be, to whoever made it, and what to type."""
-    return (
-        unconverged_notes(rows)
-        + _rising_notes(rows)
-        + _failing_notes(rows)
-        + _data_notes(rows)
-        + _rate_notes(rows)
-        + _scale_notes(rows)
-    )
+    return [
+        *_unconverged_notes(rows),
+        *_rising_notes(rows),
+        *_failing_notes(rows),
+        *_data_notes(rows),
+        *_rate_notes(rows),
+        *_scale_notes(rows),
+    ]
 
 
-def rising(rows: Sequence[Row]) -> tuple[list[str], int]:
+def rising(rows: Sequence[Row]) -> dict[str, int]:
     """Returns the rows that a fixed number of epochs ended while they were rising, and how many epochs these were.
 
     Narrow rows rise longer than wide ones.
     """
-    names: list[str] = []
-    epochs = 0
+    found = {}
     for row in rows:
         curves = [[epoch.dev for epoch in record.curve] for record in row.records.values()]
         if row.section != MAIN or row.setting.probe.get("lr_decay") != LINEAR or min(map(len, curves), default=0) < 2:
             continue
         gains = [max(curve) - max(curve[: -max(1, len(curve) // 4)]) for curve in curves]
         if statistics.fmean(gains) > RISING or all(max(curve) > max(curve[:-1]) for curve in curves):
-            names, epochs = [*names, row.title], max(epochs, *map(len, curves))
-    return names, epochs
+            found[row.title] = max(map(len, curves))
+    return found
 
 
-def _rising_notes(rows: Sequence[Row]) -> list[str]:
-    names, epochs = rising(rows)
-    if not names:
-        return []
-    return [
-        f"still rising: {first_few(names, SHOWN)}: longer training may change how far rows lie apart. Type "
-        f"probe.max_epochs={2 * epochs}."
-    ]
+def _rising_notes(rows: Sequence[Row]) -> Iterator[str]:
+    if found := rising(rows):
+        yield (
+            f"still rising: {first_few([*found], SHOWN)}: longer training may change how far rows lie apart. Type "
+            f"probe.max_epochs={2 * max(found.values())}."
+        )
 
 
 def _failing_notes(rows: Sequence[Row]) -> list[str]:
@@ -171,14 +164,13 @@ def _failing_notes(rows: Sequence[Row]) -> list[str]:
     return [f"fails now and then: {first_few(found, SHOWN)}. The label of such a row is not reliable."] if found else []
 
 
-def _data_notes(rows: Sequence[Row]) -> list[str]:
+def _data_notes(rows: Sequence[Row]) -> Iterator[str]:
     """Says what makes scores of this text mean less: dev or test in train, and rows that all find everything."""
     done = [row for row in rows if row.n]
-    lines = [f"data: {text}." for text in on_shared((done[0].record.data.shared if done else None) or {})]
+    yield from (f"data: {text}." for text in on_shared((done[0].record.data.shared if done else None) or {}))
     lowest = min((row.dev_mean for row in done if row.section == MAIN), default=0.0)
     if lowest >= ALL_FOUND:
-        lines.append(f"Every row has dev {done[0].task.score} {percent(lowest)} or more: this text distinguishes none.")
-    return lines
+        yield f"Every row has dev {done[0].task.score} {percent(lowest)} or more: this text distinguishes none."
 
 
 def _rate_notes(rows: Sequence[Row]) -> list[str]:

@@ -82,8 +82,8 @@ def sentence(rows: Sequence[Row]) -> str:
     behind = f"lies at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "is not behind"
     over = f"seeds and text ({use.units})" if use.over_text else "seeds"
     limits = []
-    if still := rising(ranked)[0]:
-        limits.append(f"{first_few(still, SHOWN)} still rose when training ended")
+    if still := rising(ranked):
+        limits.append(f"{first_few([*still], SHOWN)} still rose when training ended")
     if best.looks > 1:
         limits.append(f"the scores may have been looked at {best.looks} times, which the intervals allow for")
     if chosen := [row.title for row in ranked if row.screened is not None]:

@@ -129,12 +129,8 @@ def _rank(name: str) -> int:
 
 def _beside_frozen(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by table; a fine-tuned row stands in each table of frozen rows with its input, or in its own."""
-    tables: dict[str, list[Row]] = {}
-    tuned = [row for row in rows if row.identity.is_fine_tuned]
-    for row in rows:
-        if not row.identity.is_fine_tuned:
-            tables.setdefault(row.table, []).append(row)
-    for row in tuned:
+    tables = group_by((row for row in rows if not row.identity.is_fine_tuned), lambda row: row.table)
+    for row in (row for row in rows if row.identity.is_fine_tuned):
         beside = [own[0].table for own in tables.values() if any(other.run.input == row.run.input for other in own)]
         for table in beside or [row.table]:
             tables.setdefault(table, []).append(replace(row, table=table))

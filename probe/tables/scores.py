@@ -16,7 +16,7 @@ from probe.scoring.significance import FEWEST_UNITS, effective_number, influence
 from probe.system.files import write_atomically
 from probe.system.format import closest
 from probe.tables.figures import DEV, INK, Picture
-from probe.tables.formats import TextTable, as_csv, as_json
+from probe.tables.formats import TextTable
 from probe.tables.labels import BEST, UNDECIDED, cheapest_within, label_of
 
 if TYPE_CHECKING:
@@ -165,9 +165,6 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         )
     if figure:
         write_atomically(figure, Picture("scores", "", None, (rows, scale), _draw, f"{file.name}, {over}").render())
-    if form in ("csv", "json"):
-        values = [asdict(row) for row in rows]
-        return as_json(values) if form == "json" else as_csv(values)
     digits = 2 if scale == 100 else max(0, 3 - math.floor(math.log10(max(abs(low), abs(high), 1e-9))))
 
     def number(value: float, sign: str = "") -> str:
@@ -202,8 +199,18 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
     headers = ["row", "cost", "n", "score", "behind the best (95 %)", "label"][: len(lines[0])]
     align_left = [name in ("row", "label") for name in headers]
     bold = [at for at, row in enumerate(rows) if row is best]
-    shown = TextTable(headers, lines, align_left, [caption], below, bold, [0, 3], "tab:scores", first=[first])
-    return shown.render(form)
+    return TextTable(
+        headers,
+        lines,
+        align_left,
+        [caption],
+        below,
+        bold,
+        [0, 3],
+        "tab:scores",
+        first=[first],
+        values=[asdict(row) for row in rows],
+    ).render(form)
 
 
 def _draw(figure: Figure, content: tuple[Sequence[ScoredRow], int]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from probe.conditions import MAIN
 from probe.config import UserError
 from probe.probes.kinds import describe_probe
 from probe.system.format import percent, short_name
-from probe.tables.formats import TextTable, as_csv, as_json
+from probe.tables.formats import TextTable
 from probe.tables.labels import BEST
 from probe.tables.row import Row, by_encoder
 from probe.tables.rows import build_rows
@@ -63,13 +63,14 @@ def losses(tables: Sequence[Sequence[Row]]) -> list[Loss]:
     if len(best) < 2:
         return []
     names = table_names([row for _, row in best])
-    found = []
-    for name, (_, chosen) in zip(names, best, strict=True):
-        for other, (table, _) in zip(names, best, strict=True):
-            found.append((name, other, _same(chosen, table)))
+    used_on = [(name, table) for name, (table, _) in zip(names, best, strict=True)]
+    found = [
+        (name, other, _same(chosen, table))
+        for name, (_, chosen) in zip(names, best, strict=True)
+        for other, table in used_on
+    ]
     for name, part in ((MIDDLE, 2), (LAST, 1)):
-        for other, (table, _) in zip(names, best, strict=True):
-            found.append((name, other, _single(table, _depth(table) // part)))
+        found += [(name, other, _single(table, _depth(table) // part)) for other, table in used_on]
     return [
         Loss(name, other, row.name, abs(row.difference), abs(row.behind[1]), abs(row.behind[0]))
         for name, other, row in found
@@ -125,9 +126,6 @@ def matrix(found: Sequence[Loss]) -> tuple[list[str], list[str], dict[tuple[str,
 
 def render_transfer(found: Sequence[Loss], form: str) -> str:
     """Renders losses in one of FORMATS. CSV and JSON have a line per pair."""
-    if form in ("csv", "json"):
-        values: list[dict[str, Any]] = [vars(loss) for loss in found]
-        return as_json(values) if form == "json" else as_csv(values)
     choices, used, cells = matrix(found)
     lines = [[one, _row_of(one, cells), *(_cell(cells.get((one, on))) for on in used)] for one in choices]
     others = [loss for loss in found if loss.chosen_on in used and loss.chosen_on != loss.used_on]
@@ -152,6 +150,7 @@ def render_transfer(found: Sequence[Loss], form: str) -> str:
         [below],
         first=[" ".join(parts)],
         label="tab:transfer",
+        values=[vars(loss) for loss in found],
     )
     return table.render(form)
 

@@ -12,6 +12,7 @@ from support.inputs import data_config, encoder_config, features_config, run_con
 
 from probe.config import Config, LayersConfig, ProbeConfig, UserError
 from probe.probes import schedule
+from probe.runs.frame import Run
 from probe.runs.identity import RunIdentity
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.run import run
@@ -53,8 +54,15 @@ def quiet(_: str) -> None:
     pass
 
 
+def compared_with(planned: Plan, identity: RunIdentity | None = None) -> tuple[str, str]:
+    """The keys of the table and of the encoder that a run is compared with."""
+    wanted = planned.expected
+    line = Run(wanted.row, identity or wanted.identity, wanted.width, wanted.setting)
+    return line.table, line.encoder
+
+
 def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
-    plain = plan(make()).identity
+    plain, main = plan(make()).identity, compared_with(plan(make()))
     kinds = {
         "control": plan(make(control=1)),
         "random": plan(make(weights="random")),
@@ -64,7 +72,7 @@ def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
         identity = planned.identity
         assert identity.condition is not None
         assert identity.condition.ids == name.split()
-        assert identity.group == plain.group, name
+        assert compared_with(planned) == main, name
         assert identity.cell != plain.cell
     assert len({planned.identity.key for planned in kinds.values()} | {plain.key}) == 4
     assert kinds["control"].store.key == plain.features, "the same features"
@@ -77,7 +85,7 @@ def test_a_caseless_control_is_another_row_than_an_older_one(make: Make):
     assert condition is not None
     assert condition.settings == {"control": 1, "lower_cased": True}
     older = replace(planned.identity, condition=replace(condition, settings={"control": 1, "lower_cased": False}))
-    assert older.group == planned.identity.group
+    assert compared_with(planned, older) == compared_with(planned)
     assert older.cell != planned.identity.cell
 
 
@@ -102,7 +110,7 @@ def test_a_majority_tag_is_one_run_for_all_weights_and_seeds(make: Make, tmp_pat
     assert (record.curve, record.best_epoch, record.seed) == ([], 0, 0)
     assert record.scores.dev.headline > 0.5
     assert not list((tmp_path / "cache").glob("*/train-*")), "no features"
-    assert run(make(MEMORY, control=1), quiet).identity.group == record.identity.group
+    assert compared_with(plan(make(MEMORY, control=1))) == compared_with(plan(make(MEMORY)))
 
 
 @pytest.mark.parametrize(
@@ -111,11 +119,11 @@ def test_a_majority_tag_is_one_run_for_all_weights_and_seeds(make: Make, tmp_pat
     ids=str,
 )
 def test_a_majority_tag_is_in_the_table_of_the_probe(settings: dict[str, Any], make: Make):
-    def planned(cfg: Config) -> RunIdentity:
+    def planned(cfg: Config) -> Plan:
         cfg = replace(cfg, layers=replace(cfg.layers, normalize="scale"))
-        return plan(replace(cfg, probe=replace(cfg.probe, **settings))).identity
+        return plan(replace(cfg, probe=replace(cfg.probe, **settings)))
 
-    assert planned(make(MEMORY)).group == planned(make()).group
+    assert compared_with(planned(make(MEMORY))) == compared_with(planned(make()))
 
 
 def test_a_folder_with_every_kind_of_run_verifies(make: Make, tmp_path: Path):
