@@ -119,6 +119,6 @@ def dispatch(arguments: list[str]) -> int:
     if first and first not in COMMANDS and "=" not in first and not first.startswith(("-", "+", "~")):
         raise unknown_word(first, COMMANDS)
     name, *others = arguments if first in COMMANDS else ["train", *arguments]
-    module = importlib.import_module(f"probe.{COMMANDS[name].folder}.command")  # no other: some take seconds
+    module = importlib.import_module(f"probe.{COMMANDS[name].folder}.command")  # of this command alone
     code: int = getattr(module, name.replace("-", "_"))(others)
     return code

@@ -96,7 +96,7 @@ def special_pieces(tokenizer: Any) -> Special:
 
 
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
-    """Returns the piece ids of each of some WORDS_AT_ONCE words, without special pieces."""
+    """Returns the piece ids of each word, without special pieces. words: no more than WORDS_AT_ONCE."""
     if not tokenizer.is_fast:
         return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word)) for word in words]
     backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds per word

@@ -58,7 +58,10 @@ def _rows(folder: Path, margin: float | None = None) -> list[Row]:
 
 
 def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",)) -> list[Path]:
-    """Writes figures and page of a results folder with these rows; returns their files, the page first."""
+    """Writes figures and page of a results folder with these rows; returns their files, the page first.
+
+    forms: of figures: png, which the page has, and others.
+    """
     screens = load_screens(folder)
     shown = [*pictures(rows), *([screen_picture(screens)] if screens else [])]
     files = {folder / "figures" / f"{picture.name}.{form}": picture.render(form) for form in forms for picture in shown}

@@ -263,7 +263,7 @@ def load_json(file: Path, kind: type[T], refuse: Callable[[str], Exception]) -> 
 
 
 def damaged(file: Path, remedy: str) -> Callable[[str], UserError]:
-    """Returns what makes an error of what is wrong with a file."""
+    """Returns the function that makes an error of a problem with this file."""
     return lambda problem: UserError(f"{file} is damaged ({problem}). {remedy}")
 
 

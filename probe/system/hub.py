@@ -44,8 +44,8 @@ class NoAnswer(UserError):
     """Reports that the Hub does not answer."""
 
 
-commits: dict[Repo, str] = {}  # that names denote in this process; the Hub is not asked about them again
-from_cache: set[Repo] = set()  # of which the Hub was asked for the commit and did not answer
+commits: dict[Repo, str] = {}  # of each name in this process; the Hub is not asked again
+from_cache: set[Repo] = set()  # whose commit is from the cache, because the Hub did not answer
 _files: dict[tuple[str, str, str], list[str]] = {}  # by kind, name and commit
 
 

@@ -19,6 +19,7 @@ from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows
+from probe.tables.transfer import table_names
 
 
 @dataclass(frozen=True)
@@ -47,44 +48,58 @@ def differences(
 ) -> tuple[list[Difference], list[str]]:
     """Compares two rows of a folder, or the rows of one name in two folders; also says what A and B are.
 
-    names: of a row of the first folder and one of the last, which are compared, also per type. Only tables of one text
-    are compared, and if some have the same settings too, only these. If two folders have one table each, these may have
-    different texts. Raises UserError for a name that is no row, and where there are no such rows.
+    names: of a row of the first folder and one of the last, which are compared, also per type; of two folders only rows
+    that converged. Only tables of one text are compared, and if some have the same settings too, only these. If two
+    folders have one table each, these may have different texts. Raises UserError for a name that is no row, and where
+    nothing can be compared.
     """
+    a, b = folders[0], folders[-1]
+    if len(folders) == 1 and names[0] == names[1]:
+        raise UserError(f"--difference: {names[0]!r} is given twice. Give two rows.")
     built = [[row for row in build_rows(at, margin) if row.n] for at in folders]
-    for at, rows, name in zip((folders[0], folders[-1]), (built[0], built[-1]), names, strict=False):
-        _refuse_unknown(name, at, [row.full_name for row in rows])
-    sides = [tables_of([row for row in rows if names or row.label != UNCONVERGED]) for rows in built]
-    tables = []
+    for at, rows, name in zip((a, b), (built[0], built[-1]), names, strict=False):
+        _refuse_unknown(name, at, [*dict.fromkeys(row.full_name for row in rows)])
+    sides = [tables_of([row for row in rows if len(folders) == 1 or row.label != UNCONVERGED]) for rows in built]
+    tables = _comparable(sides, names)
+    if not tables:
+        what = f"{names[0]} of {a} and {names[1]} of {b}" if names else f"rows of one name in {a} and {b}"
+        hint = "" if names else " Name two: --difference ROW ROW."
+        raise UserError(f"No text with one kind of label has {what}{', converged' * (len(folders) == 2)}.{hint}")
+    found: list[Difference] = []
+    above = []
+    numbers = [str(number) for number in range(1, len(tables) + 1)]
+    heads = table_names([pairs[0][0] for *_, pairs in tables]) if len(folders) == 1 else numbers
+    for title, (rows, others, pairs) in zip(heads, tables, strict=True):
+        head = f"{title}: " * (len(tables) > 1)
+        if rows is not others:
+            above.append(f"{head}A: {a}: {heading(rows)}. B: {b}: {heading(others)}.")
+        for one, other in pairs:
+            kinds = [None, *one.record.scores.dev.per_type] if names else [None]
+            load = functools.cache(run_counts)
+            name = head + " - ".join(dict.fromkeys([one.full_name, other.full_name]))
+            own = [_difference(name, one, other, split, kind, load) for kind in kinds for split in SPLITS]
+            found += own
+            if names:
+                above.append(head + _reconciled(one, other, own[0], rows if rows is others else ()))
+    if len(folders) == 1:
+        above.append(f"A: {names[0]}. B: {names[1]}." + f" {heading(tables[0][0])}." * (len(tables) == 1))
+    return found, above
+
+
+def _comparable(
+    sides: Sequence[list[list[Row]]], names: Sequence[str]
+) -> list[tuple[list[Row], list[Row], list[tuple[Row, Row]]]]:
+    """Returns which table of A is compared with which of B, and their rows. sides: the tables of each folder."""
+    are_alone = len(sides) == 2 and all(len(tables) == 1 for tables in sides)
+    found = []
     for rows, others in itertools.product(sides[0], sides[-1]):
         of_a, of_b = ({row.full_name: row for row in side} for side in (rows, others))
         wanted = [names] if names else [(name, name) for name in of_a]
         pairs = [(of_a[one], of_b[other]) for one, other in wanted if one in of_a and other in of_b]
-        alike = rows[0].run.text == others[0].run.text or len(folders) == len(sides[0] + sides[-1]) == 2
-        if pairs and alike and rows[0].task == others[0].task and pairs[0][0] is not pairs[0][1]:
-            tables.append((rows, others, pairs))
-    if not tables:
-        hint = "" if names else " Name two: --difference ROW ROW."
-        of = " and ".join(map(str, folders))
-        raise UserError(f"{of}: there are no two such rows of one text and one kind of label that converged.{hint}")
-    found: list[Difference] = []
-    above = []
-    same = [one for one in tables if one[0][0].table == one[1][0].table]
-    for number, (rows, others, pairs) in enumerate(same or tables, 1):
-        head = f"{number}: " * (len(same or tables) > 1)
-        for a, b in pairs:
-            kinds = [None, *a.record.scores.dev.per_type] if names else [None]
-            load = functools.cache(run_counts)
-            name = head + " - ".join(dict.fromkeys([a.full_name, b.full_name]))
-            own = [_difference(name, a, b, split, kind, load) for kind in kinds for split in SPLITS]
-            found += own
-            if names:
-                above.append(head + _reconciled(a, b, own[0], rows if rows is others else ()))
-        if rows is others:
-            above.append(f"{head}A: {names[0]}. B: {names[1]}. {heading(rows)}.")
-        else:
-            above.append(f"{head}A: {folders[0]}: {heading(rows)}. B: {folders[-1]}: {heading(others)}.")
-    return found, above
+        alike = rows[0].run.text == others[0].run.text or are_alone
+        if pairs and alike and rows[0].task == others[0].task:
+            found.append((rows, others, pairs))
+    return [one for one in found if one[0][0].table == one[1][0].table] or found
 
 
 def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:

@@ -38,7 +38,7 @@ class TextTable:
 
     first: what a reader should read first. advice: to whoever made the table. align_left: which columns are aligned to
     the left. bold: the best lines. emphasised: their bold columns. ruled: lines with a rule above. subject: begins the
-    caption of LaTeX. values: what programs read, a dict per line.
+    caption of LaTeX. values: for csv and json, a dict per line.
     """
 
     headers: list[str]

@@ -86,12 +86,14 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     best = next((row for row in rows if row.label == BEST), None)
     if best and {"behind", "label"} & {*columns}:
         over = f"seeds and text ({best.units})" if best.over_text else f"seeds alone ({_why_not_text(best.units)})"
-        looked = f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
-        yield (
+        text = (
             "behind the best: the difference of dev means; in brackets how far the row lies behind the truly best one, "
             f"of these rows, over {over}; each end with 95 % confidence for all rows at once (Hsu 1984). within the "
             f"margin: all of it is above {0 - best.margin:g}; else worse: all of it is below 0; undecided: neither."
-        ) + looked * (best.looks > 1)
+        )
+        if best.looks > 1:
+            text += f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
+        yield text
     if any(row.eliminated for row in rows) and "label" in columns:
         yield "eliminated: a race gave the row no more seeds; decisions.json has the reason."
     if chosen := [row for row in rows if row.screened is not None]:
