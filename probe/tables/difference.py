@@ -64,7 +64,8 @@ def differences(
     if not tables:
         what = f"{names[0]} of {a} and {names[1]} of {b}" if names else f"rows of one name in {a} and {b}"
         hint = "" if names else " Name two: --difference ROW ROW."
-        raise UserError(f"No text with one kind of label has {what}{', converged' * (len(folders) == 2)}.{hint}")
+        converged = " on which both converged" * (len(folders) == 2)
+        raise UserError(f"{what} have no text and kind of label in common{converged}.{hint}")
     found: list[Difference] = []
     above = []
     numbers = [str(number) for number in range(1, len(tables) + 1)]
