@@ -257,13 +257,13 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
 
 
 def load_json(file: Path, kind: type[T], refuse: Callable[[str], Exception]) -> T | None:
-    """Reads a JSON file as a dataclass; returns None where there is no file. Raises as `json_of` and `decoded` do."""
+    """Reads a JSON file as this type, or returns None where there is no file. Raises as `json_of` and `decoded` do."""
     content = json_of(file, refuse)
     return None if content is None else decoded(content, kind, refuse)
 
 
 def damaged(file: Path, remedy: str) -> Callable[[str], UserError]:
-    """Returns the function that makes an error of a problem with this file."""
+    """Returns a function that turns a problem with this file into an error that ends with the remedy."""
     return lambda problem: UserError(f"{file} is damaged ({problem}). {remedy}")
 
 

@@ -69,7 +69,7 @@ def samples_of(
 ) -> tuple[list[Sample], str | None]:
     """Returns the rows' scores on a split with the influence of each unit of its text, and says what these units are.
 
-    load: `run_counts`, or what remembers its results. kind: scores are the F1 of it; None: the headline.
+    load: `run_counts`, with or without a cache. kind: scores are the F1 of it; None: the headline.
     Units are documents if all rows have the same ones, else blocks of sentences. A text of too few units gives no
     influence. Rows that were scored on different texts have separate units. Without the counts of every run there are
     no units: None.

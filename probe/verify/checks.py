@@ -19,7 +19,7 @@ from probe.probes.selection import select
 from probe.race.spec import RACE, read_outcome
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.progress import other_results
-from probe.runs.records import RunRecord, decoded, json_of, load_record, load_records
+from probe.runs.records import RunRecord, load_json, load_record, load_records
 from probe.runs.sweep_plan import SWEEP, read_asked
 from probe.screening.record import SCREEN, load_screens
 from probe.system.files import canonical, key_of, read_regular, sha256_of, to_jsonable
@@ -217,10 +217,9 @@ def check_table(folder: Path) -> Result:
     def unreadable(problem: str) -> UserError:
         return UserError(f"it cannot be read: {problem}; `probe report` writes it again")
 
-    content = json_of(folder / TABLE, unreadable)
-    if content is None:
+    recorded = load_json(folder / TABLE, list[dict[str, Any]], unreadable)
+    if recorded is None:
         return None, "not there; the end of a sweep and `probe report` write it"
-    recorded = decoded(content, list[dict[str, Any]], unreadable)
     margin = recorded[0].get("margin") if recorded else None  # the rows were labelled with it
     margin = margin if isinstance(margin, int | float) else None
     made: list[dict[str, Any]] = json.loads(render(build_rows(folder, margin), "json"))
