@@ -65,9 +65,8 @@ def mean_and_spread(cell: Any) -> str:
 
 
 def signed(share: float) -> str:
-    """Writes a share in percent, with its sign; what rounds to nothing has none."""
-    text = f"{100 * share:+.2f}"
-    return "0.00" if float(text) == 0 else text
+    """Writes a share in percent, with its sign, so that an end just below 0 is not taken for 0. 0 itself has none."""
+    return "0.00" if abs(share) < 1e-12 else f"{100 * share:+.2f}"
 
 
 def _n(row: Row) -> str:

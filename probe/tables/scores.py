@@ -168,7 +168,7 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
     digits = 2 if scale == 100 else max(0, 3 - math.floor(math.log10(max(abs(low), abs(high), 1e-9))))
 
     def number(value: float, sign: str = "") -> str:
-        return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"
+        return f"{scale * value + 0.0:{sign}.{digits}f}"
 
     lines, below = [], []
     for row in rows:

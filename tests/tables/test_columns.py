@@ -13,7 +13,7 @@ from support.records import make_record
 
 from probe.report.page import page
 from probe.system.format import format_layers
-from probe.tables.columns import COLUMNS
+from probe.tables.columns import COLUMNS, signed
 from probe.tables.figures import pictures
 from probe.tables.formats import FORMATS, TextTable, render
 from probe.tables.row import Row
@@ -75,3 +75,7 @@ def test_the_page_escapes_names_and_holds_every_picture(tmp_path: Path, rows: li
 )
 def test_three_or_more_consecutive_layers_are_a_range(layers: list[int], text: str):
     assert format_layers(layers) == text
+
+
+def test_an_end_below_zero_never_reads_as_zero():
+    assert [signed(end) for end in (-0.0234, -0.00003, -0.0, 0.0, 0.01)] == ["-2.34", "-0.00", "0.00", "0.00", "+1.00"]
