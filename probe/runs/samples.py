@@ -106,7 +106,8 @@ def influences_of(rows: Sequence[Sequence[SplitCounts]]) -> tuple[list[np.ndarra
     moves = _side_by_side(moves, texts)
     if all(row[0].documents is not None for row in rows):
         return moves, there
-    return with_neighbours(moves), there
+    moved = with_neighbours(moves)
+    return moved, there if moved else f"{there}, of which neighbours vary together"
 
 
 def _score(scores: Scores, kind: str | None) -> float:

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from probe.conditions import CONDITIONS
-from probe.config import UserError, default_margin
+from probe.config import UserError, default_margin, layer_presets
 from probe.race.spec import read_outcome, read_spec
 from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import normalized_name
 from probe.runs.progress import failures, other_results
 from probe.runs.records import Records, bad_records
 from probe.runs.sweep_plan import SWEEP, read_asked
+from probe.screening.candidates import readout_of
+from probe.screening.record import load_screens
 from probe.system.files import canonical, sha256_of, short, to_jsonable
 from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
@@ -65,7 +67,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     failed = failures(folder)
     rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
     race = read_spec(folder)
-    of_screen = dict.fromkeys(race.screened, race.choices) if race else {}
+    of_screen = dict.fromkeys(race.screened, race.choices) if race else _best_of_screen(folder, rows)
     for row in rows:
         row.eliminated, row.screened = eliminated.get(row.identity.cell), of_screen.get(row.identity.cell)
     tables = _beside_frozen(rows)
@@ -81,6 +83,23 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
         label_rows(table, points)
     _tell_apart(tables)
     return [row for table in tables for row in table]
+
+
+def _best_of_screen(folder: Path, rows: Sequence[Row]) -> dict[str, int]:
+    """Finds the rows that a screen chose: the first of their width in the folder's screen, before they were trained.
+
+    Returns the number of the screen's choices by the rows' cells. Presets are left out: they need no screen.
+    """
+    presets = {preset.name for preset in layer_presets()}
+    return {
+        row.identity.cell: len(screen.ranked)
+        for screen in load_screens(folder).values()
+        for row in rows
+        if row.setting.encoder == screen.setting.encoder and row.name not in presets
+        if all(record.started > screen.finished for record in row.records.values())
+        for first in [one for one in screen.ranked if one.width == row.width][:1]
+        if first.readout == readout_of(row.identity.layers.combine, row.identity.layers.indices)
+    }
 
 
 def _row(runs: Sequence[Run], failed: Collection[str]) -> Row:

@@ -167,20 +167,21 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         write_atomically(figure, Picture("scores", "", None, (rows, scale), _draw, f"{file.name}, {over}").render())
     digits = 2 if scale == 100 else max(0, 3 - math.floor(math.log10(max(abs(low), abs(high), 1e-9))))
 
-    def number(value: float, sign: str = "") -> str:
-        return f"{scale * value + 0.0:{sign}.{digits}f}"
+    def number(value: float) -> str:
+        return f"{scale * value + 0.0:.{digits}f}"
 
     lines, below = [], []
     for row in rows:
         spread = f" ± {number(row.std)}" if row.std is not None else ""
         lines.append([row.row, "" if row.cost is None else f"{row.cost:g}", str(row.n), number(row.mean) + spread])
         if row.behind is not None and row.behind_low is not None and row.behind_high is not None:
-            low, high = number(row.behind_low, "+"), number(row.behind_high, "+")
-            lines[-1] += [f"{number(row.behind, '+')} ({low} .. {high})", row.label or ""]
+            low, high = number(row.behind_low), number(row.behind_high)
+            lines[-1] += [f"{number(row.behind)} ({low} .. {high})", row.label or ""]
     first = "No recommendation: there is one row."
     if len(rows) > 1:
         first = f"No recommendation: nothing says how much a row's score varies ({over}). "
-        first += f"Add seeds, or a column document with at least {FEWEST_UNITS} names: which units vary together."
+        first += f"Add seeds, or a column document with at least {FEWEST_UNITS} names: which units vary together "
+        first += "(of independent units, the unit's own name)."
     if best:
         use = next(row for row in rows if row.use)
         lies = -(use.behind_low or 0.0)
@@ -193,7 +194,8 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
             first += f" Cheaper, but undecided: {likely.row}, which is expected to lose {number(likely.loss or 0.0)}."
         below.append(
             "behind the best: the difference of means; in brackets how far the row lies behind the truly best of these "
-            f"rows, over {over}. Each end holds with 95 % confidence for all rows at once (Hsu 1984)."
+            f"rows, over {over}. Each end holds with 95 % confidence for all rows at once (Hsu 1984), at one look at "
+            "these scores."
         )
     caption = f"{file.name}: {'score in percent' if scale == 100 else 'score'}, mean ± standard deviation over n seeds."
     headers = ["row", "cost", "n", "score", "behind the best (95 %)", "label"][: len(lines[0])]
