@@ -36,7 +36,6 @@ CAUSAL = {
     None: "a trial could not show whether it is causal",
 }
 ANOTHER = "Use another encoder: encoder.name=OWNER/NAME."
-NOISE = 16  # rounding errors by which a state may change although its inputs did not
 
 
 def load_model(
@@ -333,7 +332,7 @@ def _try(
         off = (one - other[:, :pieces].float()).norm(dim=-1)  # (3, P)
         takes_padding = takes_padding and bool((off <= rounding**0.5 * one.norm(dim=-1)).all())
         size = one.square().mean(-1).amax(0).sqrt()  # (P,)
-        moved = (one - one[:1]).abs().amax((0, 2)) > NOISE * rounding * size
+        moved = (one - one[:1]).abs().amax((0, 2)) > rounding**0.5 * size
         sees_after = sees_after or bool(moved[:changed_piece].any())
         is_seen = is_seen or bool(moved[changed_piece])
     return takes_padding, not sees_after if is_seen and changed_piece else None
