@@ -556,13 +556,13 @@ def main() -> None:
         for schedule in ((3,), (3, 5), (5,), (5, 10), (10,))
     ]
     jobs = [job for job in jobs if is_wanted(job[0])]
-    pool = ProcessPoolExecutor(options.jobs)
-    futures = [pool.submit(work, *given) for _, work, given in jobs]
     found: dict[str, dict[str, Any]] = {}
-    for (name, _, _), result in zip(jobs, (future.result() for future in futures), strict=True):
-        print(f"{name}: {json.dumps(result)}", flush=True)
-        for what, value in ({"race": result} if name.startswith("race: ") else result).items():
-            found.setdefault(what, {})[name.removeprefix("race: ")] = value
+    with ProcessPoolExecutor(options.jobs) as pool:
+        futures = [pool.submit(work, *given) for _, work, given in jobs]
+        for (name, _, _), result in zip(jobs, (future.result() for future in futures), strict=True):
+            print(f"{name}: {json.dumps(result)}", flush=True)
+            for what, value in ({"race": result} if name.startswith("race: ") else result).items():
+                found.setdefault(what, {})[name.removeprefix("race: ")] = value
     print(json.dumps({"tables": options.tables, "races": options.races} | found))
 
 
