@@ -24,6 +24,7 @@ LAYERS = [
     ["screening"],
     ["tables"],
     ["race"],
+    ["screening.record", "screening.candidates"],
     ["runs"],
     ["probes"],
     ["vectors"],
