@@ -112,7 +112,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
 
 
 def _why_not_text(units: str | None) -> str:
-    return "counts are missing" if units is None else f"dev's {units}: too few for an interval over text"
+    return "counts are missing" if units is None else f"dev's {units}: not enough for an interval over text"
 
 
 def advice(rows: Sequence[Row]) -> list[str]:
