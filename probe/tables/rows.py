@@ -90,10 +90,11 @@ def _best_of_screen(folder: Path, rows: Sequence[Row]) -> dict[str, int]:
 
     Returns the number of the screen's choices by the rows' cells. Presets are left out: they need no screen.
     """
-    presets = {preset.name for preset in layer_presets()}
+    screens = load_screens(folder).values()
+    presets = {preset.name for preset in layer_presets()} if screens else set()  # reading them takes 0.1 s
     return {
         row.identity.cell: len(screen.ranked)
-        for screen in load_screens(folder).values()
+        for screen in screens
         for row in rows
         if row.setting.encoder == screen.setting.encoder and row.name not in presets
         if all(record.started > screen.finished for record in row.records.values())

@@ -247,7 +247,9 @@ def looks_study(name: str, truth: Truth, tables: int, seed: int = 0) -> dict[str
                 continue
             bounds = compared.behind()
             wrong.append(any(high < 0 for equal, (_, high) in zip(is_equal[: len(rows)], bounds, strict=True) if equal))
-            over |= any(low > -MARGIN for beyond, (low, _) in zip(is_beyond[: len(rows)], bounds, strict=True) if beyond)
+            over |= any(
+                low > -MARGIN for beyond, (low, _) in zip(is_beyond[: len(rows)], bounds, strict=True) if beyond
+            )
         first, ever, lost = first + wrong[0], ever + any(wrong), lost + over
     return {"ever_wrong": {"first": first / tables, "worse": ever / tables, "within": lost / tables}}
 
