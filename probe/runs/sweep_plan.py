@@ -51,7 +51,7 @@ class RequestedRun:
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds the content of sweep.json. margin: of the tables, in points, as the last sweep had it."""
+    """Holds the content of sweep.json. margin: of the tables, in points, as the first sweep had it."""
 
     runs: list[RequestedRun]
     margin: float | None = None
@@ -71,8 +71,8 @@ def write_expected(
 ) -> None:
     """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
 
-    margin: as in `Asked`; None: as before. command: what was typed. started: when a race began, whose rounds ask for
-    their runs one after another.
+    margin: as in `Asked`: kept if no other was before, so that no result can decide it. command: what was typed.
+    started: when a race began, whose rounds ask for their runs one after another.
     """
     at = started or now()
     new = [replace(run, asked=at, command=command) for run in runs]
@@ -83,7 +83,7 @@ def write_expected(
             run.key: replace(run, asked=first[run.key].asked, command=first[run.key].command)
             for run in [*before.runs, *new]
         }
-        write_json(folder / SWEEP, Asked([*merged.values()], before.margin if margin is None else margin))
+        write_json(folder / SWEEP, Asked([*merged.values()], margin if before.margin is None else before.margin))
 
 
 def read_asked(folder: Path) -> Asked:

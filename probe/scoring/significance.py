@@ -79,8 +79,8 @@ def with_neighbours(influences: Sequence[np.ndarray]) -> list[np.ndarray] | None
     """Scales what blocks of a text move for what neighbouring ones have in common; None if that is too much.
 
     A document that ends in the next block makes both move alike, so the sum of all varies more than independent blocks
-    would. The variance of a sum is 1 + 2 r times as large, where r is the correlation of neighbours, over all rows. It
-    is taken as 1 + 3 r, because r is itself an estimate.
+    would. The variance of a sum is 1 + 2 r times as large, where r is the correlation of neighbours, over all rows.
+    Because r is itself an estimate, half its standard error is added, and 3 stands in for 2.
 
     influences: of each row, (seeds, U), with units in the order of the text.
     """
@@ -88,8 +88,10 @@ def with_neighbours(influences: Sequence[np.ndarray]) -> list[np.ndarray] | None
     moves = moves - moves.mean(0) if len(moves) > 1 else moves
     moves = moves - moves.mean(1, keepdims=True)
     r = float((moves[:, 1:] * moves[:, :-1]).sum()) / max(1e-30, float((moves**2).sum()))
-    r += 1 / moves.shape[1]  # of independent units it is -1 / U on average
-    return None if r > MOST_IN_COMMON else [one * (1 + 3 * max(0.0, r)) ** 0.5 for one in influences]
+    rows, blocks = moves.shape
+    r += 1 / blocks  # of independent blocks it is -1 / U on average
+    high = max(0.0, r + 0.5 / (blocks * max(1, rows - 1)) ** 0.5)
+    return None if r > MOST_IN_COMMON else [one * (1 + 3 * high) ** 0.5 for one in influences]
 
 
 def influence(counts: np.ndarray, units: np.ndarray | None = None) -> np.ndarray:

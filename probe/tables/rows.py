@@ -54,7 +54,7 @@ def last_results(home: Path = Path("results")) -> Path:
 def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     """Builds rows, those of one table together, in the paper's order; skips invalid records (see `bad_records`).
 
-    margin: points of dev score that the user does not mind; None: that of the folder's last sweep, else the default.
+    margin: points of dev score that the user does not mind; None: that of the folder's first sweep, else the default.
     Raises UserError where there is no run.
     """
     folder = results_folder(results_dir)

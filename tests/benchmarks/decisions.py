@@ -18,6 +18,7 @@ ends hold (of_all: in the table of all rows with all seeds), in which a row is w
 within it that is recommended truly loses more than the margin.
 
 reach: how far low ends lie below the measured difference, in points, by the seeds at each look.
+first_loses: by how much the critical values of a first table are larger than if no error were left for later looks.
 
 The last line is one JSON object of these, each by the name of its truth.
 """
@@ -39,6 +40,7 @@ import numpy as np
 from probe.conditions import MAIN
 from probe.race.rule import NEVER_LEARNED, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
 from probe.runs.samples import SplitCounts, influences_of, run_counts, samples_of
+from probe.scoring import compare
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import influence
 from probe.tables.labels import cheapest_within
@@ -270,6 +272,18 @@ def reach_study(folder: str, schedule: Sequence[int], tables: int, seed: int = 0
         gaps = compared.means - compared.means[compared.best] - np.array(compared.behind())[:, 0]
         reach.append(float(np.delete(gaps, compared.best).mean()))
     return {"reach": round(100 * float(np.mean(reach)), 3)}
+
+
+def first_look_study(seeds: int, row_text: float) -> dict[str, Any]:
+    """What nine rows lose with so many seeds each. row_text: the variance over the text, as a multiple of that over
+    seeds, with 100 degrees of freedom."""
+    look = compare._simulated(((seeds,) * 9,), tuple((row_text * np.eye(9)).ravel().tolist()), 100)
+    ahead, widest = look.limits[-1]
+    whole = (
+        float(np.mean([compare._quantile(above) for above in look.last.above.T])),
+        compare._quantile(look.last.widest),
+    )
+    return {"first_loses": [round(ahead.mean() / whole[0] - 1, 3), round(widest / whole[1] - 1, 3)]}
 
 
 def looked_at() -> dict[str, tuple[str, Truth]]:
@@ -556,6 +570,11 @@ def main() -> None:
         (f"reach of {folder}, seeds {schedule}", reach_study, (folder, schedule, options.tables, options.seed))
         for folder in ("conll2003-minilm-sentence", "demo-quickstart")
         for schedule in ((3,), (3, 5), (5,), (5, 10), (10,))
+    ]
+    jobs += [
+        (f"first look at {seeds} seeds, {text}", first_look_study, (seeds, row_text))
+        for seeds in (2, 3, 5)
+        for text, row_text in (("text known", 0.0), ("text varies as much as seeds", 1.0))
     ]
     jobs = [job for job in jobs if is_wanted(job[0])]
     found: dict[str, dict[str, Any]] = {}

@@ -224,6 +224,9 @@ def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Pa
         asked = read_asked(tmp_path / name)
         assert (asked.margin, [" margin=3 " in run.command for run in asked.runs]) == (3, [True])
         assert json.loads((tmp_path / name / "table.json").read_text())[0]["margin"] == 3
+    again = typed("-m", "layers=majority_tag", "results_dir=a", "jobs=1", "margin=2", *inputs)
+    assert "--margin" in again.stdout
+    assert json.loads((tmp_path / "a" / "table.json").read_text())[0]["margin"] == 3, "no result decides it"
 
 
 @pytest.mark.usefixtures("short_epochs")

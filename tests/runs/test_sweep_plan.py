@@ -44,7 +44,7 @@ def test_a_damaged_sweep_file_is_named(tmp_path: Path):
             use(tmp_path)
 
 
-def test_what_was_typed_first_and_the_last_margin_are_kept(tmp_path: Path):
+def test_what_was_typed_first_is_kept(tmp_path: Path):
     runs = [expect(make_record(tmp_path, "last", seed, 0.80, 0.7)) for seed in (1, 2)]
     assert build_rows(tmp_path)[0].margin == default_margin()
     write_expected(tmp_path, runs[:1], margin=2, command="first")
@@ -52,4 +52,4 @@ def test_what_was_typed_first_and_the_last_margin_are_kept(tmp_path: Path):
     write_expected(tmp_path, runs, margin=0, command="second")
     write_expected(tmp_path, runs, command="third")
     assert [run.command for run in read_asked(tmp_path).runs] == ["first", "second"]
-    assert (build_rows(tmp_path)[0].margin, build_rows(tmp_path, 0.5)[0].margin) == (0, 0.5)
+    assert (build_rows(tmp_path)[0].margin, build_rows(tmp_path, 0.5)[0].margin) == (2, 0.5)
