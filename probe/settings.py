@@ -320,13 +320,6 @@ def to_config(settings: Any, choices: Mapping[str, str]) -> Config:
     return config
 
 
-def as_yaml(config: Config) -> str:
-    """Returns every setting with its value."""
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
-
-
 def _has_values(settings: Any, preset: Mapping[str, Any]) -> bool:
     """Returns whether the settings equal the values of the preset's file."""
     return all(getattr(settings, key) == value for key, value in preset.items())

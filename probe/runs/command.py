@@ -12,7 +12,7 @@ from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.runs.slurm import submit, without_launcher
-from probe.settings import as_yaml, config_of, configs_of
+from probe.settings import config_of, configs_of
 from probe.system.grouping import group_by
 from probe.system.processes import is_child
 
@@ -54,7 +54,10 @@ def train(arguments: list[str]) -> int:
     parser.add_argument("--cfg", choices=["job"], help="print every setting of a run with its value, and stop")
     options = parser.parse_intermixed_args(arguments)
     if options.cfg:
-        print(as_yaml(config_of(["-m"] * options.multirun + options.overrides)), end="")
+        from omegaconf import OmegaConf
+
+        config = config_of(["-m"] * options.multirun + options.overrides)
+        print(OmegaConf.to_yaml(OmegaConf.structured(config)), end="")
         return 0
     overrides, launcher = without_launcher(options.overrides)
     typed = ["-m"] * options.multirun + overrides

@@ -16,7 +16,7 @@ from pathlib import Path
 from probe.system.processes import LOOK_EVERY_S
 
 
-class FileLock:
+class FileLock(contextlib.AbstractContextManager["FileLock"]):
     """Holds a lock on a file: shared for readers of a store, exclusive to delete it or to write a shard. Never waits.
 
     `held`: this process has it. `busy`: another process has it. Both are False if the file system has no locks or the
@@ -38,9 +38,6 @@ class FileLock:
             self.busy = True
         except OSError:
             pass
-
-    def __enter__(self) -> FileLock:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()

@@ -49,7 +49,7 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
-class Crew:
+class Crew(contextlib.AbstractContextManager["Crew"]):
     """Knows this process's place among those that share the work of a command, and starts more of them.
 
     launch: equal in all processes that were started together, also by a scheduler as an array. number, of: this
@@ -72,9 +72,6 @@ class Crew:
             )
             self.number, self.of = (id - first) // step, count
             self.launch = os.environ.get("SLURM_ARRAY_JOB_ID") or uuid.uuid4().hex[:12]
-
-    def __enter__(self) -> Crew:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Waits for the children, which end when nothing is left to do; after an error, stops them first."""
