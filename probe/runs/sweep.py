@@ -34,7 +34,7 @@ from probe.runs.progress import (
 )
 from probe.runs.records import RunRecord
 from probe.runs.run import extract, make
-from probe.runs.sweep_plan import labels_of, read_asked, write_expected
+from probe.runs.sweep_plan import labels_of, write_expected
 from probe.system import hub
 from probe.system.format import duration, percent, pluralize, reason_of
 from probe.system.grouping import group_by
@@ -120,9 +120,12 @@ def _ask_for(plans: Sequence[Plan], folders: Sequence[Path], command: str, log: 
         prepare_results(folder)
         remove_leftovers(folder)
         own = [planned for planned in plans if planned.results_dir == folder]
-        write_expected(folder, [one.expected for one in own], margin=own[0].cfg.margin, command=command)
-        if (kept := read_asked(folder).margin) != own[0].cfg.margin:
-            log(f"{folder}: its tables keep the first sweep's margin, {kept:g}; `probe table --margin` takes another.")
+        expected, margin = [one.expected for one in own], own[0].cfg.margin
+        if (kept := write_expected(folder, expected, margin=margin, command=command).margin) != margin:
+            log(
+                f"The tables of {folder} keep the margin of its first sweep, {kept:g}. "
+                f"For another: probe table {folder} --margin {margin:g}"
+            )
     for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
         log(line)
     num_done = sum(planned.is_done for planned in plans)

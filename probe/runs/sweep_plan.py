@@ -68,11 +68,11 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
 
 def write_expected(
     folder: Path, runs: Iterable[RequestedRun], *, margin: float | None = None, command: str = "", started: str = ""
-) -> None:
+) -> Asked:
     """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
 
-    margin: as in `Asked`: kept if no other was before, so that no result can decide it. command: what was typed.
-    started: when a race began, whose rounds ask for their runs one after another.
+    Returns all that is asked for. margin: of the tables; the first one stays, so that no result can decide it. command:
+    what was typed. started: when a race began, whose rounds ask for their runs one after another.
     """
     at = started or now()
     new = [replace(run, asked=at, command=command) for run in runs]
@@ -83,7 +83,9 @@ def write_expected(
             run.key: replace(run, asked=first[run.key].asked, command=first[run.key].command)
             for run in [*before.runs, *new]
         }
-        write_json(folder / SWEEP, Asked([*merged.values()], margin if before.margin is None else before.margin))
+        asked = Asked([*merged.values()], margin if before.margin is None else before.margin)
+        write_json(folder / SWEEP, asked)
+    return asked
 
 
 def read_asked(folder: Path) -> Asked:

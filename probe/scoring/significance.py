@@ -80,7 +80,7 @@ def with_neighbours(influences: Sequence[np.ndarray]) -> list[np.ndarray] | None
 
     A document that ends in the next block makes both move alike, so the sum of all varies more than independent blocks
     would. The variance of a sum is 1 + 2 r times as large, where r is the correlation of neighbours, over all rows.
-    Because r is itself an estimate, half its standard error is added, and 3 stands in for 2.
+    But r is only estimated. To be on the safe side, 1 + 3 (r + half its standard error) is used.
 
     influences: of each row, (seeds, U), with units in the order of the text.
     """
