@@ -122,7 +122,7 @@ class Screen:
 def results(folder: str | Path, margin: float | None = None) -> Results:
     """Reads a results folder: its table and runs as pandas DataFrames, and which row to use. Trains nothing.
 
-    margin: by how many points of dev score a row may be worse than the best (default: as the last sweep, else 1).
+    margin: by how many points of dev score a row may be worse than the best (default: as the first sweep, else 1).
     Scores are fractions. Raises probe.config.UserError, a ValueError, if the folder holds neither records nor a sweep.
 
     >>> import probe

@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
             type=at_least(float, 0),
             metavar="POINTS",
             help="points of dev F1 that you can spare; the cheapest row within them is recommended "
-            "(default: that of the last sweep into the folder, else margin in conf/config.yaml)",
+            "(default: that of the first sweep into the folder, else margin in conf/config.yaml)",
         )
 
     def add_format(self, *formats: str) -> None:

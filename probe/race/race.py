@@ -20,7 +20,7 @@ from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.records import load_record, record_path
 from probe.runs.samples import SplitCounts
 from probe.runs.sweep import make_runs
-from probe.runs.sweep_plan import write_expected
+from probe.runs.sweep_plan import read_asked, write_expected
 from probe.system.files import now, write_json
 from probe.system.locks import alone
 from probe.system.processes import Crew, is_child
@@ -43,7 +43,7 @@ def run_race(
 
     base: the settings of the race. candidates: gives those of a screen and how many it ranked; called only when a new
     race begins, because later its rows are in race.json.
-    Raises UserError for rows that cannot race, and if the folder holds another race.
+    Raises UserError for rows that cannot race, and if the folder holds another race or another margin.
     """
     folder = Path(base.results_dir)
     if not PROBES[base.probe.kind].reads_features:
@@ -53,6 +53,11 @@ def run_race(
     asked = {"named": sorted({plan(cfg).selection.name for cfg in named}), "candidates": base.race.candidates}
     there = read_spec(folder)
     if there is None:
+        if (margin := read_asked(folder).margin) not in (None, base.margin):
+            raise UserError(
+                f"The tables of {folder} keep the margin of its first sweep, {margin:g}. "
+                f"Type margin={margin:g}, or give the race another folder: results_dir=NAME."
+            )
         chosen, choices = candidates()
         configs = [*named, *chosen]
     else:

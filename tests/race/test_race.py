@@ -23,7 +23,7 @@ from probe.race.rule import VERSION, Race, Rules
 from probe.race.spec import RACE, Entry, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
 from probe.runs.plan import Plan, plan
 from probe.runs.run import make
-from probe.runs.sweep_plan import read_asked
+from probe.runs.sweep_plan import read_asked, write_expected
 from probe.screening.candidates import Candidate
 from probe.screening.record import load_screens
 from probe.system.files import write_json
@@ -223,6 +223,11 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
         assert refused.returncode == 2, change
         assert said in refused.stderr
         assert not (tmp_path / "out/race.json").exists()
+    write_expected(tmp_path / "out", [], margin=2)
+    refused = typed(*race(), *settings)
+    assert refused.returncode == 2
+    assert "margin=2" in refused.stderr
+    assert not (tmp_path / "out/race.json").exists()
 
 
 def test_one_row_alone_and_seeds_of_ones_own(typed: Typed, settings: list[str], tmp_path: Path):
