@@ -56,7 +56,7 @@ commands (without one: train)
 `probe COMMAND --help` lists the options of a command.
 
 examples:
-  probe +sweep=quickstart                                    the paper's six rows, bundled corpus and encoder
+  probe +sweep=quickstart                                    six rows of the paper, bundled corpus and encoder
   probe data=demo encoder=minilm_l6 layers=second_to_last    one run
   probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
   probe layers=single 'layers.indices=[7]'                   any layer
