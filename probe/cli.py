@@ -120,5 +120,4 @@ def dispatch(arguments: list[str]) -> int:
         raise unknown_word(first, COMMANDS)
     name, *others = arguments if first in COMMANDS else ["train", *arguments]
     module = importlib.import_module(f"probe.{COMMANDS[name].folder}.command")  # of this command alone
-    code: int = getattr(module, name.replace("-", "_"))(others)
-    return code
+    return getattr(module, name.replace("-", "_"))(others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from probe.config import UserError
@@ -15,17 +15,13 @@ BLANKS = re.compile(r"[ \t]+")  # other white space, such as a no-break space, c
 NO_WORD = re.compile(r"\d+[-.]\d+")  # the index of several words, or of a word that is not in the text, in CoNLL-U
 NAME = re.compile(r"sent\D*\d+", re.I)  # of a sentence, in the first column of its first line or of all: Sentence: 7
 FORM, UPOS = 1, 3  # columns of CoNLL-U
-IsSkipped = Callable[[list[str], int, str], bool]
 
 
-def read_columns(
-    lines: Iterable[str], layout: Layout, origin: str, is_skipped: IsSkipped = lambda columns, position, place: False
-) -> Split:
+def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: bool = False) -> Split:
     """Reads words and tags; the tags are not converted. Ignores the columns that were not chosen.
 
-    With `layout.without_tags`, every tag is O, all columns are saved, and a word may lack data.word_prefix. is_skipped:
-    returns whether to skip a line, given its columns, the position of its word in the sentence (from 1) and its place
-    for messages. Raises UserError with the line of the first mistake.
+    With `layout.without_tags`, every tag is O, all columns are saved, and a word may lack data.word_prefix. Raises
+    UserError with the line of the first mistake.
     """
     builder = SplitBuilder(origin)
     split, comments = builder.split, list[tuple[int, str]]()
@@ -60,7 +56,7 @@ def read_columns(
             del rows[-1]
             split.skipped_lines.append(numbers.pop())
             split.skipped["lines of CoNLL-U"] += 1
-        if is_skipped(columns, len(rows) + 1, f"{origin}:{number}"):
+        if is_conllu and _is_no_word(columns, len(rows) + 1, f"{origin}:{number}"):
             split.skipped_lines.append(number)
             split.skipped["lines of CoNLL-U"] += 1
             continue
@@ -191,7 +187,7 @@ def read_conllu(lines: Iterable[str], layout: Layout, origin: str) -> Split:
         document_marker="# newdoc",
         word_prefix=None,
     )
-    return read_columns(lines, layout, origin, _is_no_word)
+    return read_columns(lines, layout, origin, is_conllu=True)
 
 
 def _is_no_word(columns: list[str], position: int, place: str) -> bool:

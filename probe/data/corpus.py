@@ -41,8 +41,7 @@ FRACTION_SEED = 0
 class Corpus:
     """Holds three splits and what was noticed when they were read.
 
-    about: how the corpus was read, for the record; numbers only. notes: what a user should know, one line each. base:
-    the corpus that this one was derived from; None if it was read.
+    about: how the corpus was read, for the record; numbers only. notes: what a user should know, one line each.
     """
 
     name: str

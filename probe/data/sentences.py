@@ -62,8 +62,6 @@ class Sentences(Sequence[list[str]]):
             return NotImplemented
         return len(self) == len(other) and all(map(list.__eq__, self, map(list, other)))
 
-    __hash__ = None  # type: ignore[assignment]  # like a list
-
     def __repr__(self) -> str:
         return f"Sentences of {len(self.numbers)} words, {len(self.distinct)} of them different: {len(self)}"
 

@@ -17,17 +17,16 @@ PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES"
 PREFIXED = re.compile(r"[BIESLUM]-\S+")
 BARE_PREFIX = re.compile(r"[BIESLUM]-?")
 NO_TYPE = "_"  # as seqeval names the type of tags without one
-IOB2 = re.compile(r"O|[BI]-\S+")
 ALMOST = re.compile(r"[BIESLUM][-_:./|].+|.+[-_:./|][BIESLUM]", flags=re.I)  # a scheme in another notation
 CONTINUES, ENDS = "IELM", "ELSU"  # prefixes that continue a span, and prefixes that end one
 
 
 class TagSchemeError(ValueError):
-    """Holds the tags that do not fit the others; `tag` is the first of them. The message says what was expected."""
+    """Holds the first tag that does not fit the others. The message says what was expected."""
 
-    def __init__(self, tags: Sequence[str], message: str) -> None:
+    def __init__(self, tag: str, message: str) -> None:
         super().__init__(message)
-        self.tag, self.tags = tags[0], tags
+        self.tag = tag
 
 
 def spans(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
@@ -90,7 +89,7 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
         return "IO"
     if wrong_form := [tag for tag in kinds if not PREFIXED.fullmatch(tag)]:
         raise TagSchemeError(
-            wrong_form, f"is not O or one of {', '.join(PREFIXES)}'s prefixes, '-' and a type, as {_few(prefixed)}"
+            wrong_form[0], f"is not O or one of {', '.join(PREFIXES)}'s prefixes, '-' and a type, as {_few(prefixed)}"
         )
     prefixes = {tag[0] for tag in kinds}
     if wanted == "auto" and prefixes <= set("BI"):
@@ -102,13 +101,13 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
     scheme = wanted if wanted != "auto" else guess
     if wrong_prefix := [tag for tag in kinds if tag[0] not in PREFIXES[scheme]]:
         also = "" if wanted != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ESM'])}"
-        raise TagSchemeError(wrong_prefix, f"is not {scheme}{also} (prefixes {', '.join(PREFIXES[scheme])})")
+        raise TagSchemeError(wrong_prefix[0], f"is not {scheme}{also} (prefixes {', '.join(PREFIXES[scheme])})")
     if wanted == "auto":
         # A few E-, S-, L- or U- in a file that is otherwise IOB are mistakes, not a scheme.
         ends = sum(tag[0] in ENDS for tags in sentences for tag in tags)
         if sum(len(ill_formed(tags, scheme)) for tags in sentences) > ends:
             stray = [tag for tag in kinds if tag[0] not in "BI"]
-            raise TagSchemeError(stray, f"belongs to {scheme}, but most of the other tags do not")
+            raise TagSchemeError(stray[0], f"belongs to {scheme}, but most of the other tags do not")
     return scheme
 
 
@@ -118,12 +117,12 @@ def _check_bare(kinds: list[str], has_outside: bool, are_types: bool) -> None:
     are_types: whether IO was asked for, so that what looks like one prefix in another notation is a type.
     """
     if kinds and not has_outside:
-        raise TagSchemeError(kinds[:1], "has no prefix, and no tag is O, so the tags do not seem to be spans")
+        raise TagSchemeError(kinds[0], "has no prefix, and no tag is O, so the tags do not seem to be spans")
     for tag in kinds:
         twins = {"I" + tag[1:]} if tag[0] == "B" else {tag[:-1] + "I"} if tag[-1] == "B" else set()
         is_like_prefix = ALMOST.fullmatch(tag) or BARE_PREFIX.fullmatch(tag)
         if (is_like_prefix and not are_types) or twins & set(kinds) - {tag}:
-            raise TagSchemeError([tag], "looks like a prefix in another notation: write all tags as B-TYPE and I-TYPE")
+            raise TagSchemeError(tag, "looks like a prefix in another notation: write all tags as B-TYPE and I-TYPE")
 
 
 def with_types(sentences: Tags, wanted: str) -> Tags:

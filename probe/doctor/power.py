@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
             break
     else:
         raise UserError(f"--like {like}: no table of {corpus.task.title} with two rows of two seeds.")
-    samples, units = samples_of([row.records for row in rows], "dev", functools.cache(run_counts))
+    samples, units = samples_of([row.records for row in rows], "dev", run_counts)
     over_seeds, over_text, freedom = Comparison(samples).typical
     words = rows[0].record.data.splits.dev.words
     over_text *= words / max(1, corpus.counts()["dev"].words)

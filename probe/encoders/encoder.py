@@ -202,8 +202,7 @@ def hidden_states(
 
     ids, mask (1 = a piece, 0 = padding), types: (B, P).
     """
-    states: tuple[torch.Tensor, ...] = outputs(model, ids, mask, types).hidden_states
-    return states
+    return outputs(model, ids, mask, types).hidden_states
 
 
 def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:

@@ -69,9 +69,7 @@ class Pieces:
 
     def starts(self, first: int, last: int) -> np.ndarray:
         """Returns (last - first + 1,), the number of pieces before each of words first..last, and their total."""
-        starts = np.zeros(last - first + 1, dtype=np.int64)
-        np.cumsum(self.lengths(first, last), out=starts[1:], dtype=np.int64)
-        return starts
+        return np.concatenate([[0], np.cumsum(self.lengths(first, last), dtype=np.int64)])
 
     def ids(self, first: int, last: int) -> list[int]:
         """Returns the pieces of words first..last, in order."""

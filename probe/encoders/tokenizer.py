@@ -78,8 +78,7 @@ def drops_case(tokenizer: Any) -> bool:
 def _normalized(tokenizer: Any, text: str) -> str:
     """Returns a text after the normalization of a fast tokenizer, before its vocabulary is used."""
     normalizer = tokenizer.backend_tokenizer.normalizer
-    normal: str = text if normalizer is None else normalizer.normalize_str(text)
-    return normal
+    return text if normalizer is None else normalizer.normalize_str(text)
 
 
 def set_lower_case(tokenizer: Any, lower_case: bool, name: str) -> None:

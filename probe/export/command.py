@@ -53,7 +53,7 @@ def export(arguments: list[str]) -> int:
     if options.model or options.text:
         if len(folders) != 1:
             raise UserError("export: --model and --text need a results folder: probe export RESULTS --model DIR")
-        from probe.export.model import export_model, export_text, row_of
+        from probe.export.model import export_model, export_text
         from probe.runs.exported import config_of_record
 
         file, record = select_saved_probe(Path(folders[0]), options.row, options.seed)
@@ -61,7 +61,7 @@ def export(arguments: list[str]) -> int:
         if options.text:
             export_text(file, record, cfg, options.text, options.input, options.to or options.model, log)
         else:
-            export_model(file, record, row_of(file), cfg, options.model, log)
+            export_model(file, record, cfg, options.model, log)
         return 0
     if folders:
         raise UserError(f"export: {folders[0]!r} is no setting. To write a row of it as a model: --model DIR.")

@@ -47,14 +47,13 @@ Texts: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # ids
 States: TypeAlias = tuple[torch.Tensor, ...]  # of layer 0 and following, each (B, P, H)
 
 
-def export_model(
-    file: Path, record: RunRecord, row: Row | None, cfg: Config, target: Path, log: Callable[[str], None]
-) -> None:
+def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: Callable[[str], None]) -> None:
     """Writes the probe of a record, with the part of the encoder that it needs, into a new folder.
 
-    file: of the record. row: its row in the table, for the card. Raises UserError, and leaves nothing, for a probe
-    without saved weights, an encoder that is not the record's, and one that cannot be cut without changing features.
+    file: of the record. Raises UserError, and leaves nothing, for a probe without saved weights, an encoder that is not
+    the record's, and one that cannot be cut without changing features.
     """
+    row = next((row for row in build_rows(file.parent.parent) if file in row.records), None)  # for the card
     tagger, normalization = load_probe(file, record)
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     if encoder.fingerprint != record.encoder.fingerprint:
@@ -83,11 +82,6 @@ def export_model(
     log(f"{record.label}: {blocks} of {encoder.num_layers} blocks, {sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M "
         f"weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder")  # fmt: skip
     log(f"{type(served or cut).__name__} in {target}" + (", for a pipeline of transformers" if served else ""))
-
-
-def row_of(file: Path) -> Row | None:
-    """Returns the row of a record in the table of its folder."""
-    return next((row for row in build_rows(file.parent.parent) if file in row.records), None)
 
 
 def export_text(

@@ -20,7 +20,7 @@ from probe.probes.tagger import train_tagger
 from probe.probes.training import labels_of, make_deterministic
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
-from probe.vectors.extraction import complete
+from probe.vectors.extraction import ensure_features
 from probe.vectors.pooled import vectors_to_read
 from probe.vectors.store import read_again_if_damaged
 
@@ -89,7 +89,7 @@ def read_features(
     selection = inputs.selection
 
     def read() -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
-        complete(inputs.store, inputs.text, inputs.encoder, inputs.cfg.features, device)
+        ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device, store=inputs.store)
         store = vectors_to_read(inputs.store, inputs.text, inputs.cfg.features)
         needed = bytes_needed(store, selection)
         where = placement(inputs.cfg.features.placement, needed, device, inputs.runs, inputs.num_gpus)

@@ -22,7 +22,7 @@ from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
 from probe.runs.outputs import unfinished_path, weights_path
 from probe.runs.records import UNRECORDED, Settings, load_record, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
-from probe.system.files import to_jsonable
+from probe.system.files import key_of, to_jsonable
 from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
 from probe.vectors.store import FeatureStore, stored_layers
@@ -83,7 +83,7 @@ def plan(cfg: Config) -> Plan:
     cfg = replace(cfg, probe=replace(cfg.probe, max_epochs=epochs))
     condition = None
     if names := conditions_of(cfg):
-        keys = {"corpus": (text.key, corpus.key), "features": (store.base_key, store.vectors_key)}
+        keys = {"corpus": (text.key, corpus.key), "features": (key_of(store.base or store.identity), store.vectors_key)}
         changed = {name: base for name, (base, own) in keys.items() if base != own}
         condition = RecordedCondition(names, settings_of_conditions(cfg, lower_cases), changed)
     identity = RunIdentity(

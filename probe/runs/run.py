@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 def extract(planned: Plan) -> FeatureStore:
     """Completes the feature store that a run reads, and returns it."""
-    from probe.vectors.extraction import complete
+    from probe.vectors.extraction import ensure_features
 
-    complete(planned.store, planned.text, planned.encoder, planned.cfg.features, resolve_device(planned.cfg.device))
-    return planned.store
+    device = resolve_device(planned.cfg.device)
+    return ensure_features(planned.text, planned.encoder, planned.cfg.features, device, store=planned.store)
 
 
 def run(cfg: Config, log: Callable[[str], None]) -> RunRecord:

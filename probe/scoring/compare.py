@@ -415,9 +415,7 @@ def _wishart_roots(block: int, tables: int, rows: int, freedom: int) -> np.ndarr
     return roots.astype(np.float32)
 
 
-@functools.lru_cache(maxsize=16)
-def _simulated(looks: tuple[tuple[int, ...], ...], text: tuple[float, ...], freedom: int) -> _Simulations:
-    return _Simulations(looks, text, freedom)
+_simulated = functools.lru_cache(maxsize=16)(_Simulations)
 
 
 @functools.lru_cache(maxsize=32)

@@ -114,7 +114,7 @@ def problem_of(counts: Counts) -> str | None:
 def scores_of(counts: Counts) -> Scores:
     """Computes the scores that all tasks have. A task adds its own."""
     kinds = [name.removeprefix("gold:") for name in counts if name.startswith("gold:")]
-    parts = {kind: [sum(counts[f"{side}:{kind}"]) for side in ("gold", "predicted", "correct")] for kind in kinds}
+    parts = {kind: [sum(counts[f"{side}:{kind}"]) for side in SIDES] for kind in kinds}
     gold, predicted, correct = (sum(part[i] for part in parts.values()) for i in range(3))
     words = sum(counts["words"])
     return Scores(

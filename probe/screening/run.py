@@ -85,7 +85,7 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
         log(f"data: {note}.")
 
     def read() -> tuple[FeatureStore, Screening, float]:
-        store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
+        store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device, store=inputs.store)
         clock = time.perf_counter()
         vectors = vectors_to_read(store, inputs.corpus, cfg.features)
         found = screen(vectors, inputs.corpus, _settings(inputs, cfg), cfg.seed, device, log)

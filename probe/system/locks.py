@@ -86,8 +86,6 @@ def is_locked(path: Path) -> bool:
     try:
         with path.open() as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from probe.config import conf_dir
 from probe.system.bfloat16 import Kernels
@@ -38,8 +37,8 @@ class Software:
 class Hardware:
     """Describes the machine that the probe was trained on.
 
-    bfloat16: which kernels computed it, if the run used it; None in older records, which all used native ones. Versions
-    that emulated it in float32 recorded `emulated`. cuda, cudnn, driver: their versions, of a GPU.
+    bfloat16: which kernels computed it, if the run used it; None in older records, which all used native ones.
+    cuda, cudnn, driver: their versions, of a GPU.
     """
 
     device: str
@@ -49,7 +48,7 @@ class Hardware:
     threads: int
     deterministic: bool
     platform: str
-    bfloat16: Kernels | Literal["emulated"] | None = None
+    bfloat16: Kernels | None = None
     cuda: str | None = None
     cudnn: str | None = None
     driver: str | None = None

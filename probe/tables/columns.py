@@ -157,7 +157,7 @@ COLUMNS: dict[str, Column] = dict(
             "epoch_s", "s per epoch", _epoch_s, lambda row: "" if (s := _epoch_s(row)) is None else f"{s:.1f}", **COST
         ),
         _column("margin", "margin", lambda row: row.margin),
-        _column("seeds", "seeds", lambda row: row.seeds),
+        _column("seeds", "seeds", lambda row: [record.seed for record in row.records.values()]),
         _column("keys", "keys", lambda row: [record.key for record in row.records.values()], align_left=True),
     )
 )

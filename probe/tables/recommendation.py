@@ -168,7 +168,7 @@ def _effort(row: Row) -> str:
     """Says how many seeds would probably show a row to lie within the margin on this text, or that many would not."""
     assert row.difference is not None
     if row.difference <= -row.margin / 100:
-        return "As measured, it lies beyond the margin; if it truly does, no number of seeds will show it to lie within."
+        return "As measured, it lies beyond the margin; if that is true, no number of seeds will show it to lie within."
     if row.seeds_needed:
         seeds = f"{row.seeds_needed} seeds of each row"
         return f"If its difference stays, {seeds} would probably show it to lie within the margin."

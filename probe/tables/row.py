@@ -106,10 +106,6 @@ class Row:
         return len(self.records)
 
     @property
-    def seeds(self) -> list[int]:
-        return [record.seed for record in self.records.values()]
-
-    @property
     def section(self) -> int:
         """Returns the section of its table: BASELINE, MAIN or UPPER_BOUND."""
         return self.identity.section

@@ -50,26 +50,19 @@ TOGETHER = {"cpu": 1, "cuda": 4}
 
 
 def ensure_features(
-    corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str, model: torch.nn.Module | None = None
-) -> FeatureStore:
-    """Returns a complete store of this corpus and encoder, after extracting missing shards.
-
-    model: the encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed.
-    """
-    store = FeatureStore.of(corpus, encoder, cfg)
-    complete(store, corpus, encoder, cfg, device, model)
-    return store
-
-
-def complete(
-    store: FeatureStore,
     corpus: Corpus,
     encoder: Encoder,
     cfg: FeaturesConfig,
     device: str,
     model: torch.nn.Module | None = None,
-) -> None:
-    """Extracts what a store of this corpus and encoder lacks."""
+    store: FeatureStore | None = None,
+) -> FeatureStore:
+    """Returns a complete store of this corpus and encoder, after extracting missing shards.
+
+    model: the encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed. store:
+    that of corpus and encoder, if it is at hand: its key is the hash of all words.
+    """
+    store = store or FeatureStore.of(corpus, encoder, cfg)
     store.hold()
     missing = store.missing()
     if missing or read_manifest(store.directory) is None:
@@ -83,6 +76,7 @@ def complete(
         about = {"encoder": encoder.name, "data": corpus.name}
         store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
     store.tidy()
+    return store
 
 
 def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:

@@ -199,11 +199,6 @@ class FeatureStore:
         """Returns the key of the store with all layers, which identifies the vectors."""
         return key_of(self.identity)
 
-    @property
-    def base_key(self) -> str:
-        """Returns the key of the vectors of the main runs."""
-        return key_of(self.base or self.identity)
-
     def layers_as_text(self) -> str:
         some = _some(self.layers, self.num_layers)
         return (

@@ -277,7 +277,7 @@ def test_a_run_that_was_replaced_is_no_seed_of_its_row(tmp_path: Path):
     write_decisions(tmp_path, Race(replaced=[("last", 2)]))
     assert read_outcome(tmp_path) == ({}, {records[1].key})
     (row,) = build_rows(tmp_path)
-    assert (row.seeds, row.missing) == ([1, 3], 0)
+    assert ([record.seed for record in row.records.values()], row.missing) == ([1, 3], 0)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe.config import DataConfig, UserError
+from probe.config import DataConfig, one_of
 from probe.data.task import Task
 from probe.data.tasks.sentences import SENTENCE
 from probe.data.tasks.spans import SPANS
@@ -13,6 +13,5 @@ TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE)}
 
 def task_of(data: DataConfig) -> Task:
     """Returns the task that data.task names. Raises UserError if there is none of that name."""
-    if data.task not in TASKS:
-        raise UserError(f"data.task={data.task!r} is not one of {', '.join(TASKS)}.")
+    one_of("data.task", data.task, TASKS)
     return TASKS[data.task]
