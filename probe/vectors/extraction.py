@@ -60,7 +60,7 @@ def ensure_features(
     """Returns a complete store of this corpus and encoder, after extracting missing shards.
 
     model: the encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed. store:
-    that of corpus and encoder, if it is at hand: its key is the hash of all words.
+    theirs, if it was opened before; None: it is opened, for which all words are hashed.
     """
     store = store or FeatureStore.of(corpus, encoder, cfg)
     store.hold()
