@@ -74,6 +74,7 @@ class DataConfig:
     labels: list[str] | None
     scheme: str
     ill_formed: str
+    order: str | None  # null: found by what neighbouring sentences have in common
     control: int | None  # a seed
 
     __hash__ = _hash_of_values
@@ -235,6 +236,7 @@ CHECKS: dict[str, Check] = {
     "data.separator": _among("auto", "whitespace", "tab", "space", "comma"),
     "data.scheme": _among("auto", "IOB1", "IOB2", "BIOES", "BILOU", "BMES", "IO"),
     "data.ill_formed": _among("report", "error"),
+    "data.order": _among("document", "independent"),
     "data.comment": MARKS,
     "data.document_marker": MARK,
     "data.word_prefix": MARK,

@@ -18,6 +18,7 @@ from typing import Any
 from probe.config import DataConfig, UserError
 from probe.data.guesses import settings_that_read
 from probe.data.layout import Layout
+from probe.data.order import FEWEST_SENTENCES, neighbours_in_common, order_of
 from probe.data.readers import is_saved, read_file
 from probe.data.repository import read_hub
 from probe.data.sentences import Sentences
@@ -150,10 +151,21 @@ def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
         corpus.about["skipped"] = corpus.about.get("skipped", {}) | {what: counts}
         corpus.notes.append(f"skipped {what}: {', '.join(f'{count} in {name}' for name, count in counts.items())}")
     for name, part in taken.items():
+        apart = "; a document may lie in both" * (part["by"] == "sentence" and cfg.order != "independent")
         corpus.notes.append(
-            f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
+            f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction){apart}"
         )
     _check_labels(corpus)
+    long = [name for name in ("dev", "test") if len(splits[name].words) >= FEWEST_SENTENCES]
+    if (unmarked := [name for name in long if splits[name].documents is None]) and most_lines is None:
+        common = {name: round(neighbours_in_common(splits[name].words), 1) for name in unmarked}
+        corpus.about["neighbours"] = common
+        if "dev" in common and order_of(cfg.order, common, "dev") is None:
+            corpus.notes.append(
+                f"neighbouring sentences of dev have hardly more rare words in common than shuffled ones "
+                f"({common['dev']} standard deviations): each is a text of its own (then type data.order=independent), "
+                "or they were shuffled (then name their documents)"
+            )
     if shared := shared_sentences(splits):
         corpus.about["shared"] = shared
     corpus.notes += [f"{WARNING}{warning}" for warning in data_warnings(cfg, splits["train"], corpus.about)]

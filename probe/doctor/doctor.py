@@ -18,7 +18,7 @@ from probe.config import Config, UserError
 from probe.data.corpus import load_corpus
 from probe.data.warnings import WARNING
 from probe.doctor.cost import cost_lines
-from probe.doctor.power import power_lines
+from probe.doctor.power import dev_line, power_lines
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model, notes_on
 from probe.runs.plan import one_per_encoder
@@ -103,10 +103,12 @@ def _data(cfg: Config) -> list[str]:
     )
     shown = [f"{escape_invisible(kind)} {count:,}" for kind, count in kinds.most_common()]
     train = corpus.splits["train"]
+    first = next(number for number, tags in enumerate(train.tags) if corpus.task.items(tags))
     lines += [
+        dev_line(corpus, cfg.data.order),
         f"{pluralize(len(kinds), 'kind')}: {first_few(shown, MOST_KINDS)}",
-        f"first sentence: {_first_words(train.words[0])}",
-        f"its tags: {_first_words(train.tags[0])}",
+        f"{'first sentence' if first == 0 else f'sentence {first + 1}'}: {_first_words(train.words[first])}",
+        f"its tags: {_first_words(train.tags[first])}",
     ]
     return lines + [note if note.startswith(WARNING) else f"note: {note}" for note in corpus.notes]
 

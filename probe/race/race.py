@@ -18,7 +18,7 @@ from probe.runs.identity import label_of
 from probe.runs.outputs import load_counts
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.records import load_record, record_path
-from probe.runs.samples import SplitCounts
+from probe.runs.samples import SplitCounts, order_in
 from probe.runs.sweep import make_runs
 from probe.runs.sweep_plan import read_asked, write_expected
 from probe.system.files import now, write_json
@@ -85,7 +85,7 @@ def run_race(
 
     def run_of(cell: Cell) -> DevRun | str | None:
         if not isinstance(known.get(cell), DevRun) and paths[cell].exists():
-            known[cell] = dev_run(paths[cell])
+            known[cell] = dev_run(paths[cell], base.data.order)
         return known.get(cell)
 
     while True:
@@ -111,11 +111,11 @@ def run_race(
                 known[cell] = why or "it wrote no record; the same command tries again"
 
 
-def dev_run(path: Path) -> DevRun:
-    """Reads what a race may see of a record: nothing of test. Raises UserError."""
+def dev_run(path: Path, order: str | None = None) -> DevRun:
+    """Reads what a race may see of a record: nothing of test. order: as data.order states it. Raises UserError."""
     record = load_record(path)
-    dev = SplitCounts.of(load_counts(path)[0]["dev"])
-    return DevRun(record.scores.dev.headline, record.outcome, dev.influence(), dev.documents is not None)
+    dev = SplitCounts.of(load_counts(path)[0]["dev"], order=order_in(record, "dev", order))
+    return DevRun(record.scores.dev.headline, record.outcome, dev.influence(dev.units), dev.units)
 
 
 def _rules(num_rows: int, seeds: Sequence[int], margin: float) -> Rules:

@@ -31,10 +31,11 @@ from statistics import fmean
 
 import numpy as np
 
+from probe.runs.samples import samples_over
 from probe.scoring.compare import Comparison, Sample, seed_variances
-from probe.scoring.significance import with_neighbours
+from probe.scoring.significance import Units
 
-VERSION = 4  # raise it when the rule decides differently on the same scores; race.json stores it
+VERSION = 5  # raise it when the rule decides differently on the same scores; race.json stores it
 SIMULATED = 40_000
 MOST_SEEDS = 200  # the largest number that is advised
 MOST_REPLACED = 2  # of a row's runs that never learned; with one more the row is eliminated
@@ -68,14 +69,14 @@ class Rules:
 class DevRun:
     """Holds what a race may know of a finished run.
 
-    dev: its score, a fraction. ending: how training ended ("converged" if it did). influence: (U,), how much each
-    unit of dev's text moves the score. by_document: whether units are documents; else they are blocks.
+    dev: its score, a fraction. ending: how training ended ("converged" if it did). influence: (U,), how much each of
+    these units of dev's text moves the score; None if counts are missing.
     """
 
     dev: float
     ending: str = "converged"
     influence: np.ndarray | None = None
-    by_document: bool = True
+    units: Units | None = None
 
 
 Cell = tuple[str, int]  # a row and a seed
@@ -281,11 +282,10 @@ def _analyse(
 
 def _samples(rows: Sequence[Sequence[DevRun]]) -> list[Sample]:
     """Returns the scores of each row's runs with the influence of each unit of the text, as a table has them."""
-    known = [[run.influence for run in own if run.influence is not None] for own in rows]
-    moves = [np.stack(own) for own in known] if all(known) else []
-    if moves and not all(run.by_document for own in rows for run in own):
-        moves = with_neighbours(moves) or []
-    return [Sample([run.dev for run in own], moves[at] if moves else None) for at, own in enumerate(rows)]
+    scores = [[run.dev for run in own] for own in rows]
+    moves = [[run.influence for run in own if run.influence is not None] for own in rows]
+    units = [run.units for own in rows for run in own if run.units is not None]
+    return samples_over(scores, [*map(np.stack, moves)], units)[0] if all(moves) else [*map(Sample, scores)]
 
 
 def seeds_to_cross(behind: float, variances: float, over_text: float, threshold: float) -> int | None:

@@ -82,7 +82,8 @@ class Run:
 
 def run_of(file: Path, record: RunRecord) -> Run:
     """Returns the line of a run that is made."""
-    setting = Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)
+    config, order = record.config, record.config.data.get("order")
+    setting = Setting(record.data.name, record.encoder.name, config.features, config.probe, order)
     return Run(record.row, record.identity, record.layers.width, setting, file, record)
 
 
@@ -92,7 +93,8 @@ def frame(folder: Path) -> list[Run]:
     for wanted in read_asked(folder).runs:
         run = runs.get(wanted.key, Run(wanted.row, wanted.identity, wanted.width, wanted.setting))
         if run.record is None or run.record.started >= wanted.asked:
-            runs[wanted.key] = replace(run, asked=wanted.asked)
+            order = wanted.setting.order or run.setting.order
+            runs[wanted.key] = replace(run, asked=wanted.asked, setting=replace(run.setting, order=order))
     return list(runs.values())
 
 

@@ -63,7 +63,7 @@ class Plan(FitInputs):
     def expected(self) -> RequestedRun:
         """Returns the run as a sweep asks for it."""
         settings = settings_of(self.cfg)
-        setting = Setting(self.corpus.name, self.encoder.name, settings.features, settings.probe)
+        setting = Setting(self.corpus.name, self.encoder.name, settings.features, settings.probe, self.cfg.data.order)
         return RequestedRun(self.identity.key, self.selection.name, self.identity, self.selection.width, setting)
 
 

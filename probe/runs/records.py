@@ -62,6 +62,7 @@ class CorpusCounts:
 class RecordedData:
     """Describes the corpus: its counts, and how its tags were read.
 
+    neighbours: what neighbouring sentences have in common, by splits without marked documents (see `data.order`).
     commit: the commit of the Hub data set that was read; None for files.
     """
 
@@ -75,6 +76,7 @@ class RecordedData:
     skipped: dict[str, dict[str, int]] | None = None
     not_in_train: dict[str, dict[str, int]] | None = None
     shared: dict[str, dict[str, int]] | None = None
+    neighbours: dict[str, float] | None = None
     commit: str | None = None
 
 

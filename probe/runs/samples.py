@@ -10,43 +10,58 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from probe.config import UserError
+from probe.data.order import order_of
 from probe.runs.outputs import load_counts
-from probe.runs.records import Records
+from probe.runs.records import Records, RunRecord
 from probe.scoring.compare import Sample
 from probe.scoring.metrics import Counts, Scores, by_sentence
-from probe.scoring.significance import FEWEST_UNITS, effective_number, influence, units_of, with_neighbours
+from probe.scoring.significance import ON_THIS_TEXT, Units, influence, with_neighbours
 
 SPLITS = ("dev", "test")
 
 
+class Cover(NamedTuple):
+    """Says for what other text the intervals of some rows hold.
+
+    units: what they know of it, for people; None if counts are missing. condition: what a label rests on; empty if it
+    holds for other text of this kind.
+    """
+
+    units: str | None
+    condition: str
+
+
+OVER_SEEDS = Cover(None, ON_THIS_TEXT)
+
+
 @dataclass(frozen=True)
 class SplitCounts:
-    """Holds a run's counts on one split. documents: of each sentence; None: unknown.
+    """Holds a run's counts on one split. documents: of each sentence; None: unknown. order: see `Units.of`.
 
     counts: (sentences, 3), gold, predicted, correct; of all types, or of one.
     """
 
     counts: np.ndarray
     documents: np.ndarray | None
+    order: str | None = None
 
     @classmethod
-    def of(cls, counts: Counts, kind: str | None = None) -> SplitCounts:
+    def of(cls, counts: Counts, kind: str | None = None, order: str | None = None) -> SplitCounts:
         documents = np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
-        return cls(by_sentence(counts, kind), documents)
+        return cls(by_sentence(counts, kind), documents, order)
 
-    def units(self) -> tuple[np.ndarray, str, float]:
-        """Returns the unit of each sentence, what units are called, and their effective number."""
-        units, name = units_of(len(self.counts), self.documents)
-        return units, name, effective_number(self.counts, units)
+    @property
+    def units(self) -> Units:
+        return Units.of(self.counts, self.documents, self.order)
 
-    def influence(self) -> np.ndarray | None:
-        """Returns how much each unit of the text moves the score; None if the text has too few for an error."""
-        units, _, effective = self.units()
-        return influence(self.counts, units) if effective >= FEWEST_UNITS else None
+    def influence(self, units: Units) -> np.ndarray:
+        """Returns how much each unit moves the score: (U,)."""
+        return influence(self.counts, units.unit_of) * units.factor**0.5
 
 
 Load = Callable[[Path, str | None], dict[str, SplitCounts] | None]
@@ -64,50 +79,68 @@ def run_counts(file: Path, kind: str | None = None) -> dict[str, SplitCounts] | 
     return {split: SplitCounts.of(counts[split], kind) for split in SPLITS}
 
 
-def samples_of(
-    rows: Sequence[Records], split: str, load: Load, kind: str | None = None
-) -> tuple[list[Sample], str | None]:
-    """Returns the rows' scores on a split with the influence of each unit of its text, and says what these units are.
+def order_in(record: RunRecord, split: str, stated: str | None = None) -> str | None:
+    """Returns the order of a split's sentences, as stated here or in the record, else as it was found."""
+    return order_of(stated or record.config.data.get("order"), record.data.neighbours, split)
 
-    load: `run_counts`, with or without a cache. kind: scores are the F1 of it; None: the headline.
-    Units are documents if all rows have the same ones, else blocks of sentences. A text of too few units gives no
-    influence. Rows that were scored on different texts have separate units. Without the counts of every run there are
-    no units: None.
+
+def samples_of(
+    rows: Sequence[Records], split: str, load: Load, kind: str | None = None, order: str | None = None
+) -> tuple[list[Sample], Cover]:
+    """Returns the rows' scores on a split with the influence of each unit of its text, and what they hold for.
+
+    load: `run_counts`, with or without a cache. kind: scores are the F1 of it; None: the headline. order: as the last
+    sweep stated it. Units are documents if all rows have the same ones, else what `Units` puts in their place. Rows
+    that were scored on different texts have separate units. Without the counts of every run there are none.
     """
     scores = [[_score(getattr(record.scores, split), kind) for record in records.values()] for records in rows]
-    known = [[one[split] for file in records if (one := load(file, kind)) is not None] for records in rows]
+    known = [
+        [
+            replace(one[split], order=order_in(record, split, order))
+            for file, record in records.items()
+            if (one := load(file, kind)) is not None
+        ]
+        for records in rows
+    ]
     is_whole = all(
         len(one) == len(row) and len({run.counts.shape for run in one}) == 1
         for one, row in zip(known, rows, strict=True)
     )
-    influences, units = influences_of(known) if is_whole else (None, None)
-    return [Sample(own, influences[at] if influences else None) for at, own in enumerate(scores)], units
-
-
-def influences_of(rows: Sequence[Sequence[SplitCounts]]) -> tuple[list[np.ndarray] | None, str]:
-    """Returns how much each unit of the text moves each run's score, (runs, U) of each row, and says what units are.
-
-    None if the text has too few units, or too unequal ones, to say how much scores vary over it.
-    """
-    texts = [row[0].counts[:, 0].tobytes() for row in rows]  # identified by their gold items
+    if not is_whole:
+        return [*map(Sample, scores)], OVER_SEEDS
+    texts = [row[0].counts[:, 0].tobytes() for row in known]  # identified by their gold items
     marks: dict[bytes, set[bytes | None]] = defaultdict(set)  # of documents, by text; of several, none is used
-    for row, text in zip(rows, texts, strict=True):
+    orders: dict[bytes, str | None] = {}
+    for row, text in zip(known, texts, strict=True):
         marks[text].update(None if run.documents is None else run.documents.tobytes() for run in row)
-    rows = [
-        [replace(run, documents=None) for run in row] if len(marks[text]) > 1 else row
-        for row, text in zip(rows, texts, strict=True)
+        orders[text] = orders.get(text) or row[0].order
+    units = [
+        replace(row[0], documents=row[0].documents if len(marks[text]) == 1 else None, order=orders[text]).units
+        for row, text in zip(known, texts, strict=True)
     ]
-    units, names, numbers = zip(*(row[0].units() for row in rows), strict=True)
-    fewest = int(np.argmin(numbers))
-    there = f"{units[fewest].max() + 1:,} {names[fewest]}, as good as {numbers[fewest]:.0f} of equal length"
-    if numbers[fewest] < FEWEST_UNITS:
-        return None, there
-    moves = [np.stack([influence(run.counts, own) for run in row]) for row, own in zip(rows, units, strict=True)]
-    moves = _side_by_side(moves, texts)
-    if all(row[0].documents is not None for row in rows):
-        return moves, there
-    moved = with_neighbours(moves)
-    return moved, there if moved else f"{there}, of which neighbours vary together"
+    moves = [np.stack([run.influence(own) for run in row]) for row, own in zip(known, units, strict=True)]
+    return samples_over(scores, _side_by_side(moves, texts), units)
+
+
+def samples_over(
+    scores: Sequence[Sequence[float]], moves: Sequence[np.ndarray], units: Sequence[Units]
+) -> tuple[list[Sample], Cover]:
+    """Returns the rows' scores with the influence of each unit of the text, and what they hold for.
+
+    scores: of each run of each row. moves: of each row, (runs, U). units: of the rows or runs; none if they are known
+    to be many.
+    """
+    if not units:
+        return [*map(Sample, scores, moves)], Cover("", "")
+    number, fewest = moves[0].shape[1], min(units, key=lambda one: one.effective)
+    effective, name = fewest.effective, fewest.title
+    if any(one.are_blocks for one in units):
+        moves, effective = with_neighbours(moves, effective)
+        name += f", joined to {moves[0].shape[1]}" * (effective > 0 and moves[0].shape[1] < number)
+    name += f", as good as {effective:.0f} of equal length" if effective else ", too few or too much alike"
+    item = 1 / max(1, min(one.items for one in units))
+    samples = [Sample(own, one, effective=effective, item=item) for own, one in zip(scores, moves, strict=True)]
+    return samples, Cover(name, next((one.condition for one in units if one.condition), ""))
 
 
 def _score(scores: Scores, kind: str | None) -> float:

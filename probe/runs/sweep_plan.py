@@ -20,6 +20,7 @@ SWEEP = "sweep.json"
 class Setting:
     """What people want to know of the runs of one table, for its caption: names, and two groups of the config.
 
+    order: of the text's sentences, as data.order states it. It may be stated when runs are done, by the same command.
     Which runs belong together is another question: their identities settle it, which hold content and not names.
     """
 
@@ -27,6 +28,7 @@ class Setting:
     encoder: str
     features: Scalars
     probe: Scalars
+    order: str | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ The score of a run varies for three reasons. Each enters the standard error of a
 
 A row's variance over seeds is the larger of its own and the pooled one, so that a row that varies more than the others
 is not judged by their spread. Critical values come from simulated tables of equally good rows, with the same numbers of
-seeds and the same rule. So they allow for that rule, for few seeds, and for the number of compared rows.
+seeds and the same rule. So they allow for that rule, for few seeds, and for the number of compared rows. They also
+allow for few documents, which estimate the variance over the text with few degrees of freedom. Of a single document
+nothing follows for others: then every interval holds all scores.
 
 Whoever adds seeds looks at a table more than once, and would call some row worse by luck sooner or later. So a table's
 error is spent over its looks (Lan & DeMets 1983): the first table may be wrong in 5 % x (1 - seeds^-1.5) of cases, and
@@ -30,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe.scoring.significance import CONFIDENCE
+from probe.scoring.significance import CONFIDENCE, FEW_UNITS
 
 LUCK = 2.0  # standard errors by which a row with fewer seeds must lead to be called the best
 SIMULATED = 20_000
@@ -40,6 +42,8 @@ MORE_SEEDS = (2, 4, 8)  # so many times those there are, of which `seeds_needed`
 LOSSES = 4_000  # draws of the rows' true scores
 SPENDING = 1.5  # 1 leaves more to later looks, and the first loses twice as much of its power
 MOST_DRAWS = 8_000_000  # of one simulation: bounds the memory if a table has many rows
+LEAST_ITEMS = 3  # as many may differ in another text, with 95 %, where none of many did (Hanley & Lippman-Hand 1983)
+RARE = 0.05  # an estimate of a variance is so low only in this share of cases
 MOST_FREEDOM = 2_000  # degrees of freedom beyond which a variance counts as known
 
 
@@ -49,12 +53,15 @@ class Sample:
 
     scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text moves each score (see
     `significance.influence`); None if there are no counts. looks: the look at which each score was first seen;
-    empty: one saw all.
+    empty: one saw all. effective: how many equally long units would carry as much of the text; below 2, nothing is
+    known of other texts. item: how much one item of the text moves a score.
     """
 
     scores: Sequence[float]
     influence: np.ndarray | None = None
     looks: Sequence[int] = ()
+    effective: float = math.inf
+    item: float = 0.0
 
 
 def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
@@ -89,7 +96,8 @@ class Comparison:
 
     means, n: (K,). variances: (K,), of a single run over seeds. text: (K, K), covariance over the text of the rows'
     means, without the interaction of seeds and text. seed_text: (K,), this interaction, a part of `variances`.
-    over_text: whether there were counts; without them, intervals are over seeds only.
+    over_text: whether there were counts; without them, intervals are over seeds only. is_open: whether the text says
+    nothing of others, so that intervals hold all scores. No end of an interval is nearer than LEAST_ITEMS items.
     """
 
     def __init__(self, rows: Sequence[Sample]) -> None:
@@ -108,7 +116,10 @@ class Comparison:
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
         self._influences = influences if self.over_text else []
         self.n, self.means, self.variances, self.text, self.seed_text = self._known(there)
-        self._text_freedom = _freedom(influences, self.text) if self.over_text else MOST_FREEDOM
+        self._effective = min(row.effective for row in rows)
+        self.is_open = self.over_text and self._effective < 2
+        self._text_freedom = _freedom(influences, self.text, self._effective - 1) if self.over_text else MOST_FREEDOM
+        self._least = LEAST_ITEMS * max(row.item for row in rows) * (1 - np.eye(len(rows)))
 
     def _known(self, seen: np.ndarray) -> tuple[np.ndarray, ...]:
         """Returns n, means, variances, text and seed_text (see the class) as the runs in `seen` (K, S) show them."""
@@ -132,12 +143,13 @@ class Comparison:
 
     def error(self, a: int, b: int) -> float:
         """Returns the standard error of the difference of two rows' means, over seeds and text."""
-        return float(_errors(self.n, self.variances, self.text)[a, b])
+        return math.inf if self.is_open else float(_errors(self.n, self.variances, self.text)[a, b])
 
     def error_parts(self, a: int, b: int) -> tuple[float, float]:
         """Returns the two parts of the squared error: one falls with more seeds, the other only with more text."""
         over_seeds = self.variances / self.n
-        return float(over_seeds[a] + over_seeds[b]), float(_between(self.text)[a, b])
+        over_text = math.inf if self.is_open else float(_between(self.text)[a, b])
+        return float(over_seeds[a] + over_seeds[b]), over_text
 
     def difference(self, a: int, b: int) -> tuple[float, list[float]]:
         """Returns a - b and its 95 % interval, for two rows that were chosen before their scores were seen.
@@ -145,19 +157,25 @@ class Comparison:
         It holds at one look at the two.
         """
         centre = float(self.means[a] - self.means[b])
-        reach = self.error(a, b) * self._simulation.last.between(a, b)
-        return centre, [centre - reach, centre + reach]
+        reach = self._reach(a, b)
+        return centre, [-1.0, 1.0] if self.is_open else [centre - reach, centre + reach]
+
+    def _reach(self, a: int, b: int) -> float:
+        return max(self.error(a, b) * self._simulation.last.between(a, b), float(self._least[a, b]))
 
     def p(self, a: int, b: int) -> float:
         """Returns the two-sided p-value of no difference at one look.
 
-        It is the share of simulated tables with a difference as large.
+        It is the share of simulated tables with a difference as large, measured as the interval is.
         """
-        reached = abs(float(self.means[a] - self.means[b])) / max(self.error(a, b), 1e-12)
+        unit = max(self._reach(a, b) / self._simulation.last.between(a, b), 1e-12)
+        reached = abs(float(self.means[a] - self.means[b])) / unit
         return float((np.abs(self._simulation.last.t(a, b)) >= reached).mean())
 
     def mean(self, a: int) -> list[float]:
         """Returns the 95 % interval of a row's mean, at one look."""
+        if self.is_open:
+            return [0.0, 1.0]
         error = np.sqrt(self.variances[a] / self.n[a] + max(0.0, self.text[a, a]))
         reach = float(error) * self._simulation.last.of_mean(a)
         return [float(self.means[a]) - reach, float(self.means[a]) + reach]
@@ -177,6 +195,9 @@ class Comparison:
         all looks, but the interval contains the measured difference. While no row's seeds differ, nothing says
         how much scores vary, so such a look does not count.
         """
+        measured = np.minimum(0.0, self.means - self.means[self.best])
+        if self.is_open:
+            return np.stack([np.full(len(self.n), -1.0), np.zeros(len(self.n))], 1).tolist()
         rows = len(self.n)
         lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)
         for seen, (to_control, widest) in zip(self._seen, self._simulation.limits, strict=True):
@@ -186,10 +207,12 @@ class Comparison:
             errors = _errors(n, variances, text)
             gaps, best = means[:, None] - means, place_of_best(means, n, variances)
             with np.errstate(invalid="ignore"):  # a look says nothing of rows without seeds
-                lows = np.fmax(lows, gaps - to_control * errors)  # of the row itself 0, the most it can be
-                highs = np.fmin(highs, gaps[:, best] + widest * errors[:, best])
-        measured = np.minimum(0.0, self.means - self.means[self.best])
-        return np.stack([np.minimum(lows.min(1), measured), np.maximum(highs, measured)], 1).tolist()
+                # Of the row itself 0, the most it can be.
+                lows = np.fmax(lows, gaps - np.maximum(to_control * errors, self._least))
+                highs = np.fmin(highs, (gaps + np.maximum(widest * errors, self._least))[:, best])
+        farthest = -1.0 if self._scores.min() >= 0 and self._scores.max() <= 1 else -np.inf
+        lows = np.maximum(np.minimum(lows.min(1), measured), farthest)
+        return np.stack([lows, np.maximum(highs, measured)], 1).tolist()
 
     def seeds_needed(self, row: int, margin: float) -> int | None:
         """Returns with how many seeds of every row one more look would probably show a row to lie within the margin.
@@ -198,7 +221,7 @@ class Comparison:
         """
         best = self.best
         room = float(self.means[row] - self.means[best]) + margin
-        for n in (times * int(self.n.max()) for times in MORE_SEEDS if room > 0):
+        for n in (times * int(self.n.max()) for times in MORE_SEEDS if room > 0 and not self.is_open):
             limit = self._simulate([*self.looks, (n,) * len(self.n)]).limits[-1][0][best]
             over_seeds = float(self.variances[row] + self.variances[best]) / n
             if room >= limit * math.sqrt(over_seeds + self.error_parts(row, best)[1]) + POWER * math.sqrt(over_seeds):
@@ -212,8 +235,16 @@ class Comparison:
         """
         return bool(self.means[a] - self.means[b] > self._simulation.any_pair * self.error(a, b))
 
-    def expected_loss(self) -> np.ndarray:
-        """Returns how much each row is expected to lose against the truly best one: (K,).
+    @property
+    def visible(self) -> float:
+        """Returns the difference to the best row below which no row is called worse at this look; 1: none is."""
+        if self.is_open:
+            return 1.0
+        reach = np.maximum(self._simulation.limits[-1][1] * _errors(self.n, self.variances, self.text), self._least)
+        return float(np.delete(reach[self.best], self.best).min())
+
+    def losses(self) -> np.ndarray:
+        """Returns what each row may lose against the truly best one: (LOSSES, K), all equally likely.
 
         The true scores are taken to be normal around the measured means (a flat prior), with the errors of this table.
         """
@@ -222,7 +253,7 @@ class Comparison:
         values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
         root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
         true = self.means + np.random.default_rng(0).standard_normal((LOSSES, rows)) @ root
-        return np.asarray((true.max(1, keepdims=True) - true).mean(0))
+        return np.asarray(true.max(1, keepdims=True) - true)
 
     @functools.cached_property
     def _simulation(self) -> _Simulations:
@@ -230,12 +261,20 @@ class Comparison:
 
     def _simulate(self, looks: Sequence[tuple[int, ...]]) -> _Simulations:
         """Simulates these looks at equally good rows that vary as much as these."""
-        pooled = float(self.variances.min())  # some row's own variance is not larger
-        pooled = max(pooled, 1e-6 * float(np.diag(self.text).mean()))  # scores that no seed changes vary over the text
-        # One standard error more than estimated: critical values fall with the text's share of the variance, and few
-        # seeds estimate that share badly.
-        pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5
-        relative = self.text / pooled if pooled > 0 else np.zeros_like(self.text)
+        pooled, text = float(self.variances.min()), self.text  # some row's own variance is not larger
+        pooled = max(pooled, 1e-6 * float(np.diag(text).mean()))  # scores that no seed changes vary over the text
+        if self._effective < FEW_UNITS:
+            # Critical values rise with the text's share of the variance, and few documents may show far less than
+            # there is. So the text has the largest variance of which its estimate would not be RARE.
+            from scipy.special import chdtri
+
+            freedom = self._text_freedom
+            text = (text + np.diag(self.seed_text / np.maximum(1, self.n))) * freedom / chdtri(freedom, 1 - RARE)
+        else:
+            # One standard error more than estimated: critical values fall with the text's share of the variance, and
+            # few seeds estimate that share badly.
+            pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5
+        relative = text / pooled if pooled > 0 else np.zeros_like(text)
         return _simulated(tuple(looks), tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
 
 
@@ -269,10 +308,10 @@ def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray
     return covariance - np.diag(removed), seed_text
 
 
-def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
+def _freedom(influences: Sequence[np.ndarray], text: np.ndarray, most: float) -> int:
     """Returns the degrees of freedom of the variances over the text: so many normal units would be as informative.
 
-    text: as `_over_text` returns it.
+    text: as `_over_text` returns it. most: of as many units.
 
     A few long documents carry much of a variance, so it is less certain than the number of units says. Relative to its
     square, its own variance is the sum of fourth powers of the units' shares minus 1 / U, which is 2 / U for normal
@@ -286,7 +325,7 @@ def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
     if len(means) > 1 and variances.sum() > 0:
         remaining = np.trace(text) - text.mean() * len(text)  # of the sum of the variances of the rows' differences
         excess /= max(0.1, float(remaining / variances.sum())) ** 2
-    freedom = np.clip(2 / excess if excess > 0 else MOST_FREEDOM, 2, MOST_FREEDOM)
+    freedom = max(1.0, min(2 / excess if excess > 0 else MOST_FREEDOM, most, MOST_FREEDOM))
     return math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # steps, so that a simulation serves many tables
 
 

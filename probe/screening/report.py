@@ -74,6 +74,7 @@ def screen_table(screens: Screens) -> TextTable:
         lines.append({name: cell for name, cell in cells.items() if several or name not in ("encoder", "operations")})
     headers = list(lines[0])
     first = with_encoder(ranked[0]["name"], ranked[0]["encoder"] if several else None)
+    tied = sum(one["tied"] for one in ranked[1:])
     bias = selection_bias([choice for record in screens.values() for choice in record.ranked])
     return TextTable(
         headers=headers,
@@ -82,7 +83,8 @@ def screen_table(screens: Screens) -> TextTable:
         above=[caption(screens)],
         below=[
             f"Of {len(ranked)} choices the table shows the presets and the best of each width. The first was chosen "
-            f"for its score, so this score is up to {100 * bias:.1f} points too high. A linear readout sees no "
+            f"for its score, so this score is up to {100 * bias:.1f} points too high. Tied speaks of "
+            "these sentences of dev, not of other text. A linear readout sees no "
             "difference between sum, mean and mix of the same layers."
         ],
         bold=[0],
@@ -90,8 +92,12 @@ def screen_table(screens: Screens) -> TextTable:
         label="tab:screen",
         first=[
             f"The screen ranks {first} first (layers {format_layers(ranked[0]['indices'])}): dev {score} "
-            f"{percent(ranked[0]['dev_f1'])} of a linear readout. {sum(one['tied'] for one in ranked[1:])} of the "
-            f"other {len(ranked) - 1} choices are tied: not significantly behind it."
+            f"{percent(ranked[0]['dev_f1'])} of a linear readout. "
+            + (
+                f"{tied} of the other {len(ranked) - 1} choices are tied: not significantly behind it."
+                if tied < len(ranked) - 1
+                else "No other choice is significantly behind it: this text does not separate the layers."
+            )
         ],
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from probe.config import unknown
 from probe.probes.kinds import describe_probe
 from probe.system.format import percent, short_name
-from probe.tables.labels import ELIMINATED, UNCONVERGED
+from probe.tables.labels import ELIMINATED, UNCONVERGED, UNDECIDED, conditional
 from probe.tables.paper import paper_score
 from probe.tables.row import Row
 
@@ -88,7 +88,15 @@ def _behind(row: Row) -> str:
 
 def _label(row: Row) -> str:
     eliminated = [f"{ELIMINATED} in round {row.eliminated.round}"] if row.eliminated else []
-    return ", ".join([UNCONVERGED, *eliminated]) if row.label == UNCONVERGED else "".join(eliminated) or row.label or ""
+    if row.label == UNCONVERGED:
+        return ", ".join([UNCONVERGED, *eliminated])
+    if row.label == UNDECIDED and row.chance is not None:
+        return f"{UNDECIDED} ({100 * row.chance:.0f} % within)"
+    return "".join(eliminated) or conditional(row.label, row.cover.condition) or ""
+
+
+def _label_values(row: Row) -> dict[str, Any]:
+    return {"label": conditional(row.label, row.cover.condition), "chance": row.chance}
 
 
 def _rates(row: Row) -> str:
@@ -138,7 +146,7 @@ COLUMNS: dict[str, Column] = dict(
         _score("dev", "dev F1", "dev", **DEFAULT),
         _score("test", "test F1", "test", **DEFAULT),
         ("behind", Column("behind the best (95 %)", _behind_values, _behind, groups=("default",))),
-        _column("label", "label", lambda row: row.label, _label, align_left=True, **DEFAULT),
+        ("label", Column("label", _label_values, _label, align_left=True, groups=("default",))),
         _column("paper", "paper", paper_score, **DEFAULT),
         _score("strict", "test strict F1", "test", "strict_f1", **SCORES),
         _score("word", "test word F1", "test", "word_f1", **SCORES),

@@ -28,7 +28,7 @@ class Difference:
 
     score: dev or test, and of what: the headline, or the F1 of a type. n: seeds of both. difference: a - b. low, high:
     its 95 % interval, and p, two-sided, of no difference; None where no seed differs from another. over: what they
-    cover: `seeds and text`, or `seeds` where counts are missing.
+    cover: `seeds and text`, maybe under a condition, or `seeds` where counts are missing.
     """
 
     rows: str
@@ -134,16 +134,17 @@ def _refuse_unknown(name: str, folder: Path, known: Sequence[str]) -> None:
 
 
 def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: Load) -> Difference:
-    samples, _ = samples_of([a.records, b.records], split, load, kind)
+    order = a.setting.order if a.setting.order == b.setting.order else None
+    samples, cover = samples_of([a.records, b.records], split, load, kind, order)
     one, other = (sum(sample.scores) / len(sample.scores) for sample in samples)
     score, seeds = f"{split} {kind or a.task.score}", f"{a.n} / {b.n}"
     if max(a.n, b.n) < 2:
         return Difference(name, score, seeds, one, other, one - other)
     compared = Comparison(samples)
     low, high = compared.difference(0, 1)[1]
-    if high - low < 1e-9 < abs(one - other):  # no seed differs from another, so nothing says how much others may
+    if compared.error(0, 1) < 1e-9 < abs(one - other):  # no seed differs from another: nothing says how much others may
         return Difference(name, score, seeds, one, other, one - other)
-    over = "seeds and text" if compared.over_text else "seeds"
+    over = ", ".join(filter(None, ["seeds and text", cover.condition])) if compared.over_text else "seeds"
     return Difference(name, score, seeds, one, other, one - other, low, high, compared.p(0, 1), over)
 
 
@@ -153,7 +154,8 @@ def render_differences(found: Sequence[Difference], above: list[str], form: str)
         [one.rows, one.score, one.n, percent(one.a), percent(one.b), signed(one.difference), *_interval(one)]
         for one in found
     ]
-    below = "95 %: of the difference of these two rows alone, over seeds and text (*: over seeds alone; "
+    covered = next((one.over for one in found if one.over and "text" in one.over), "seeds and text")
+    below = f"95 %: of the difference of these two rows alone, over {covered} (*: over seeds alone, on this text; "
     below += "not known: one seed, or seeds of one score). p: two-sided."
     headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
     return TextTable(

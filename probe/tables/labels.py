@@ -24,8 +24,8 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
     margin: points of dev score that the user does not mind. best: the highest dev mean; a row with fewer seeds than
     others must lead by more than luck (`scoring.compare.place_of_best`). within the margin: the whole interval of how
     far the row lies behind the truly best one is above -margin. worse: the whole interval is below 0. undecided:
-    neither. A row that is both is within the margin. Rows that a race eliminated, or whose runs did not all converge,
-    are not compared. Baselines and upper bounds get no label.
+    neither. Whether both hold for other text says `Row.cover`. A row that is both is within the margin. Rows that a
+    race eliminated, or whose runs did not all converge, are not compared. Baselines and upper bounds get no label.
     """
     for row in rows:
         row.margin, row.label = margin, UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None
@@ -33,15 +33,18 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
     if len(ranked) < 2 or max(row.n for row in ranked) < 2:
         return
     load = functools.cache(run_counts)
-    sampled = {split: samples_of([row.records for row in ranked], split, load) for split in SPLITS}
+    order = ranked[0].setting.order
+    sampled = {split: samples_of([row.records for row in ranked], split, load, order=order) for split in SPLITS}
     looks = looks_of(ranked, {at for row in rows if row.section == MAIN for at in row.unfinished})
-    dev = Comparison([replace(one, looks=own) for one, own in zip(sampled["dev"][0], looks, strict=True)])
+    samples, cover = sampled["dev"]
+    dev = Comparison([replace(one, looks=own) for one, own in zip(samples, looks, strict=True)])
     on = {"dev": dev, "test": Comparison(sampled["test"][0])}
-    losses = dev.expected_loss().tolist()
+    losses, sees = dev.losses(), dev.visible
     for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
         row.intervals = {split: compared.mean(place) for split, compared in on.items()}
-        row.behind, row.over_text, row.units, row.looks = behind, dev.over_text, sampled["dev"][1], len(dev.looks)
-        row.loss = losses[place]
+        row.behind, row.cover, row.visible, row.looks = behind, cover, sees, len(dev.looks)
+        if not dev.is_open:
+            row.loss, row.chance = float(losses[:, place].mean()), float((losses[:, place] < margin / 100).mean())
         row.difference = float(dev.means[place] - dev.means[dev.best])
         row.label = label_of(behind, margin / 100)
         if place == dev.best:
@@ -82,6 +85,11 @@ def label_of(behind: Sequence[float], margin: float) -> str:
     """Returns the label of a row that is not the best; margin: in the unit of `behind`."""
     low, high = behind
     return WITHIN if low > -margin else WORSE if high < 0 else UNDECIDED
+
+
+def conditional(label: str | None, condition: str) -> str | None:
+    """Adds to a label that says more than these scores what it rests on. condition: see `Cover`."""
+    return f"{label} {condition}" if condition and label in (WORSE, WITHIN) else label
 
 
 def cheapest_within(

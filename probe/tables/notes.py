@@ -10,6 +10,7 @@ from probe.config import LINEAR
 from probe.data.warnings import on_shared
 from probe.probes.kinds import PROBES, describe_probe
 from probe.probes.selection import REMEDY, unlike_layers
+from probe.runs.records import RunRecord
 from probe.system.format import first_few, percent, short_name, with_encoder
 from probe.tables.columns import COLUMNS
 from probe.tables.labels import BEST
@@ -22,7 +23,6 @@ HOW_UNCONVERGED = {
 SHOWN = 6  # runs named in a note
 RISING = 0.002  # gain of dev score in the last quarter of a training, from which on longer training may score higher
 FAILED = 0.03  # a run so far below the median of its row's, and five deviations of those above it, is named
-ALL_FOUND = 0.999  # from this score on, no difference is left to see
 
 
 def main_row(rows: Sequence[Row]) -> Row:
@@ -74,22 +74,27 @@ def most_frequent(rows: Sequence[Row]) -> float | None:
 
 def _unconverged_notes(rows: Sequence[Row]) -> Iterator[str]:
     """Names the runs that did not converge, by cause."""
-    for ending, remedy in HOW_UNCONVERGED.items():
+    for ending in HOW_UNCONVERGED:
         ended = [(row, record) for row in rows for record in row.unconverged if record.outcome == ending]
         if runs := [with_encoder(record.label, row.encoder) for row, record in ended]:
-            more = 2 * max(int(record.identity.probe["max_epochs"]) for _, record in ended)
-            yield f"not converged: {first_few(runs, SHOWN)}: {remedy.format(more)} Such rows are not ranked."
+            remedy = remedy_of(*(record for _, record in ended))
+            yield f"not converged: {first_few(runs, SHOWN)}: {remedy} Such rows are not ranked."
+
+
+def remedy_of(*ended: RunRecord) -> str:
+    """Says why these runs, which ended alike, did not converge, and what to type."""
+    return HOW_UNCONVERGED[ended[0].outcome].format(2 * max(int(one.identity.probe["max_epochs"]) for one in ended))
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     """Gives the notes below a table: how its labels are meant, and what these rows are."""
     best = next((row for row in rows if row.label == BEST), None)
     if best and {"behind", "label"} & {*columns}:
-        over = f"seeds and text ({best.units})" if best.over_text else f"seeds alone ({_why_not_text(best.units)})"
         text = (
             "behind the best: the difference of dev means; in brackets how far the row lies behind the truly best one, "
-            f"of these rows, over {over}; each end with 95 % confidence for all rows at once (Hsu 1984). within the "
-            f"margin: all of it is above {0 - best.margin:g}; else worse: all of it is below 0; undecided: neither."
+            f"of these rows, over {covered(best)}; each end with 95 % confidence for all rows at once (Hsu 1984). "
+            f"within the margin: all of it is above {0 - best.margin:g}; else worse: all of it is below 0; undecided: "
+            "neither, and how likely the row is within the margin if nothing was known before."
         )
         if best.looks > 1:
             text += f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
@@ -111,8 +116,12 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     yield from (condition.note for name, condition in CONDITIONS.items() if name in there and condition.note)
 
 
-def _why_not_text(units: str | None) -> str:
-    return "counts are missing" if units is None else f"dev's {units}: not enough for an interval over text"
+def covered(row: Row) -> str:
+    """Says what a row's intervals are over."""
+    units, condition = row.cover
+    return (
+        f"seeds and text ({units})" + f", {condition}" * bool(condition) if units else "seeds alone, on this dev text"
+    )
 
 
 def advice(rows: Sequence[Row]) -> list[str]:
@@ -167,12 +176,9 @@ def _failing_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _data_notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Says what makes scores of this text mean less: dev or test in train, and rows that all find everything."""
+    """Says what makes scores of this text mean less: dev or test in train."""
     done = [row for row in rows if row.n]
     yield from (f"data: {text}." for text in on_shared((done[0].record.data.shared if done else None) or {}))
-    lowest = min((row.dev_mean for row in done if row.section == MAIN), default=0.0)
-    if lowest >= ALL_FOUND:
-        yield f"Every row has dev {done[0].task.score} {percent(lowest)} or more: this text distinguishes none."
 
 
 def _rate_notes(rows: Sequence[Row]) -> list[str]:

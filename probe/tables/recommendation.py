@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from probe.conditions import MAIN
 from probe.probes.kinds import describe_probe
 from probe.scoring.compare import MORE_SEEDS
+from probe.scoring.significance import IF_INDEPENDENT
 from probe.system.format import first_few, format_count, percent, pluralize, short_name
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
-from probe.tables.notes import SHOWN, rising
+from probe.tables.notes import SHOWN, covered, remedy_of, rising
 from probe.tables.row import Row
+
+FEW_ERRORS = 20  # of the best row on dev: with fewer, little is left that could differ
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
         if row.n and not row.unconverged and row.is_single and row.num_blocks == row.record.encoder.num_layers
     ]
     last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
-    text = " ".join([*_sentences(use, best, place is not None, undecided), *(_over_last(use, row) for row in last[:1])])
+    sentences = [*_ahead(rows, best), *_unseen(ranked, best), *_sentences(use, best, place is not None, undecided)]
+    text = " ".join([*sentences, *(_over_last(use, row) for row in last[:1])])
     return Recommendation(best, use, place is not None, undecided, text)
 
 
@@ -80,8 +84,9 @@ def sentence(rows: Sequence[Row]) -> str:
     scored = f"dev {score} {percent(use.dev_mean)}, test {score} {percent(use.cell('test').mean or 0.0)}"
     cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
     behind = f"lies at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "is not behind"
-    over = f"seeds and text ({use.units})" if use.over_text else "seeds"
     limits = []
+    if unranked := [row for row in rows if row.section == MAIN and row.unconverged]:
+        limits.append(f"not ranked because not converged: {first_few([row.title for row in unranked], SHOWN)}")
     if still := rising(ranked):
         limits.append(f"{first_few([*still], SHOWN)} still rose when training ended")
     if best.looks > 1:
@@ -90,9 +95,9 @@ def sentence(rows: Sequence[Row]) -> str:
         limits.append(f"{first_few(chosen, SHOWN)} had been chosen by a screen of the same dev text")
     bounds = f" Limits: {'; '.join(limits)}." if limits else ""
     return (
-        f"Of {len(ranked)} choices of layers of {short_name(use.setting.encoder)} as features for a {setting}, "
-        f"{use.title} ({scored}) {cheapest}{behind} the truly best of them ({others}chosen on dev; 95 % "
-        f"confidence for all rows at once over {over}; multiple comparisons with the best, Hsu 1984).{bounds}"
+        f"Of {len(ranked) + len(unranked)} choices of layers of {short_name(use.setting.encoder)} as features for a "
+        f"{setting}, {use.title} ({scored}) {cheapest}{behind} the truly best of them ({others}chosen on dev; 95 % "
+        f"confidence for all rows at once over {covered(use)}; multiple comparisons with the best, Hsu 1984).{bounds}"
     )
 
 
@@ -115,12 +120,38 @@ def _why_none(rows: Sequence[Row]) -> str:
     return "one row alone cannot be compared" if len(ranked) == 1 else "no two rows converged"
 
 
+def _ahead(rows: Sequence[Row], best: Row) -> Iterator[str]:
+    """Names a row that scores higher than the best but is not ranked, and says what to type."""
+    ahead = [row for row in rows if row.unconverged and row.dev_mean > best.dev_mean]
+    if ahead:
+        row = max(ahead, key=lambda row: row.dev_mean)
+        ended = row.unconverged[0]
+        yield (
+            f"{row.title} has a higher dev {row.task.score}, {percent(row.dev_mean)}, but is not ranked: "
+            f"{ended.label} {remedy_of(ended)}"
+        )
+
+
+def _unseen(ranked: Sequence[Row], best: Row) -> Iterator[str]:
+    """Says that dev does not separate the rows, if so, and how its sentences would say more."""
+    sentences = f"dev's {pluralize(best.record.data.splits.dev.sentences, 'sentence')}"
+    is_blind = all(row.label in (BEST, UNDECIDED) for row in ranked)
+    shown = f"differences below {percent(best.visible)} points" if best.visible < 1 else "any difference"
+    if is_blind or best.errors < FEW_ERRORS:
+        wrong = f", of whose items {best.title} gets {best.errors:.0f} wrong" * (best.errors < FEW_ERRORS)
+        yield f"This text does not separate the layers: {sentences}{wrong}, cannot show {shown}."
+    if best.visible >= 1 and best.cover.units:
+        yield f"It has {best.cover.units}: what others would show is not known. Mark documents, or take more of them."
+
+
 def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -> Iterator[str]:
     score = best.task.score
     margin = _points(best)
-    sure = f"95 % confidence, over {'seeds and text' if best.over_text else 'seeds'}"
+    sure = f"95 % confidence, over seeds{' and text' if best.over_text else ', on this dev text'}"
     lies = f"lies at most {percent(abs(_behind(use)))} points behind the truly best row ({sure})"
     head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"
+    if best.cover.condition == IF_INDEPENDENT:
+        head = f"If dev's sentences are independent, u{head[1:]}"
     if use is not best:
         yield f"{head} is the cheapest row within {margin} of the best, {best.title}."
         lower = percent(best.dev_mean - use.dev_mean)
@@ -130,12 +161,19 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
         yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and no other row is better ({sure})."
     else:
         yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and {lies}."
+    if best.cover.condition == IF_INDEPENDENT:
+        yield (
+            "Nothing shows that they are: if neighbours have no rare words in common, each sentence is a text of its "
+            "own, or they were shuffled. Name the document of each sentence (data.document_field), or type "
+            "data.order=document if they are in order, data.order=independent if no two belong together."
+        )
     if not is_within:
         yield f"No row is shown to lie within {margin} of the truly best one."
     if undecided:
         likely = min(undecided, key=lambda row: row.loss or 0.0)
         loses = f"is expected to lose {percent(likely.loss or 0.0)} points"
         loses = f", which {loses}" if len(undecided) == 1 else f"; {likely.title} {loses}"
+        loses *= likely.loss is not None
         yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}{loses}."
         yield _effort(likely)
 

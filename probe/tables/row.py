@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 
 from probe.data.task import Task
 from probe.data.tasks import TASKS
@@ -13,6 +14,7 @@ from probe.race.rule import Elimination
 from probe.runs.frame import Run
 from probe.runs.identity import RunIdentity
 from probe.runs.records import Records, RunRecord
+from probe.runs.samples import OVER_SEEDS, Cover
 from probe.runs.sweep_plan import Setting
 from probe.scoring.metrics import Scores
 from probe.scoring.significance import Cell, summary
@@ -41,12 +43,13 @@ class Row:
 
     `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
-    loss: what the row is expected to lose against the truly best one on dev.
-    seeds_needed: of an undecided row that costs less than the best, see `Comparison.seeds_needed`. intervals: of the
-    mean of each split; over_text: whether they cover the text. units: what says how scores vary over dev's text; None
-    if counts are missing. looks: how often these scores may have been looked at. apart: of captions.
-    on_front: the front has the cheapest row that is not shown to be worse than the best. Among the rows that cost less
-    than this one, it again has the cheapest that is not shown to be worse than their best; and so on.
+    loss: what the row is expected to lose against the truly best one on dev; chance: that this is below the margin,
+    if nothing was known before (a flat prior). None: dev says nothing of other text. seeds_needed: of an undecided
+    row that costs less than the best, see `Comparison.seeds_needed`. intervals: of the mean of each split; cover: for
+    what other text they hold. visible: the difference to the best below which dev shows no row to be worse, a
+    fraction; 1: it shows none. looks: how often these scores may have been looked at. apart: of captions. on_front:
+    the front has the cheapest row that is not shown to be worse than the best. Among the rows that cost less than
+    this one, it again has the cheapest that is not shown to be worse than their best; and so on.
     """
 
     name: str
@@ -71,8 +74,9 @@ class Row:
     loss: float | None = None
     seeds_needed: int | None = None
     intervals: dict[str, list[float]] = field(default_factory=dict)
-    over_text: bool = False
-    units: str | None = None
+    cover: Cover = OVER_SEEDS
+    chance: float | None = None
+    visible: float = 0.0
     looks: int = 1
     on_front: bool = False
     apart: list[str] = field(default_factory=list)
@@ -127,6 +131,17 @@ class Row:
     @property
     def run(self) -> Run:
         return Run(self.name, self.identity, self.width, self.setting)
+
+    @property
+    def over_text(self) -> bool:
+        """Tells whether its intervals are over the text, not over seeds alone."""
+        return self.cover.units is not None
+
+    @property
+    def errors(self) -> float:
+        """Returns how many items of dev it gets wrong: missed and invented ones by half, the mean over seeds."""
+        counts = [record.scores.dev.counts for record in self.records.values()]
+        return fmean((one.gold + one.predicted) / 2 - one.correct for one in counts)
 
     @property
     def cost(self) -> tuple[int, int]:

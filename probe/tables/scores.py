@@ -12,12 +12,12 @@ import numpy as np
 
 from probe.config import UserError, default_margin
 from probe.scoring.compare import Comparison, Sample
-from probe.scoring.significance import FEWEST_UNITS, effective_number, influence
+from probe.scoring.significance import ON_THIS_TEXT, effective_number, influence
 from probe.system.files import write_atomically
 from probe.system.format import closest
 from probe.tables.figures import DEV, INK, Picture
 from probe.tables.formats import TextTable
-from probe.tables.labels import BEST, UNDECIDED, cheapest_within, label_of
+from probe.tables.labels import BEST, UNDECIDED, cheapest_within, conditional, label_of
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +32,8 @@ class ScoredRow:
     """Holds a row: n scores with their mean and standard deviation, and how it compares.
 
     behind: the difference of means to the best row; behind_low, behind_high: how far it lies behind the truly best one.
-    loss: what it is expected to lose against that one. use: whether it is recommended. None: not compared.
+    loss: what it is expected to lose against that one. condition: what the label rests on. use: whether it is
+    recommended. None: not compared.
     """
 
     row: str
@@ -45,6 +46,7 @@ class ScoredRow:
     behind_high: float | None = None
     loss: float | None = None
     label: str | None = None
+    condition: str = ""
     use: bool = False
 
 
@@ -112,40 +114,45 @@ def compare_scores(table: pandas.DataFrame, margin: float) -> tuple[list[ScoredR
         ScoredRow(name, costs.get(name), len(own), own.mean(), own.mean(1).std(ddof=1) if len(own) > 1 else None)
         for name, own in zip(names, scores, strict=True)
     ]
-    influences, over = _influences(table, scores)
+    influences, effective, over = _influences(table, scores)
     if len(rows) < 2 or (not influences and not any(row.std for row in rows)):
         return rows, over
     if exact := max(map(len, scores)) < 2:
         scores = [np.repeat(own, EXACT, 0) for own in scores]
         influences = [np.repeat(own, EXACT, 0) for own in influences or []]
-    samples = [Sample(own.mean(1), influences[at] if influences else None) for at, own in enumerate(scores)]
+    samples = [
+        Sample(own.mean(1), influences[at] if influences else None, effective=effective)
+        for at, own in enumerate(scores)
+    ]
     compared = Comparison(samples)
-    behind, losses = compared.behind(), compared.expected_loss()
+    behind, losses = compared.behind(), compared.losses().mean(0)
     for at, row in enumerate(rows):
         row.behind, (row.behind_low, row.behind_high) = float(row.mean - rows[compared.best].mean), behind[at]
         row.loss = float(losses[at])
         row.label = BEST if at == compared.best else label_of(behind[at], margin)
+        row.condition = "" if influences else ON_THIS_TEXT
     order = [(row.cost,) if row.cost is not None else () for row in rows]
     place = cheapest_within(behind, order, [row.mean for row in rows], margin) if all(order) else None
     rows[compared.best if place is None else place].use = True
     return rows, f"{over}, not over seeds" if exact else f"seeds and {over}" if influences else over
 
 
-def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[list[np.ndarray] | None, str]:
+def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[list[np.ndarray] | None, float, str]:
     """Returns how much each document moves each row's mean, (seeds, U), and what the intervals are over.
 
-    None if documents are too few, or not known: units that vary together unseen would make them far too narrow.
+    Between them stands the effective number of documents. None if there is one document, or they are not known: units
+    that vary together unseen would make intervals far too narrow.
     """
     units = table.drop_duplicates("unit")
     if "document" not in table:
-        return None, "seeds alone: no column document says which units vary together"
+        return None, math.inf, "seeds alone, on this text: no column document says which units vary together"
     clusters = np.unique(units.document, return_inverse=True)[1]
     effective = effective_number(np.ones((len(units), 1)), clusters)
-    if effective < FEWEST_UNITS:
-        return None, "seeds alone: documents are too few"
+    if effective < 2:
+        return None, math.inf, "seeds alone, on this text: one document, or nearly so, says nothing of others"
     ones = np.ones(len(units))  # a mean is the F1 of units with one gold and one predicted item each
     moves = [np.stack([influence(np.stack([ones, ones, run], 1), clusters) for run in own]) for own in scores]
-    return moves, f"{clusters.max() + 1:,} documents"
+    return moves, effective, f"{clusters.max() + 1:,} documents"
 
 
 def render_scores(file: Path, margin: float | None, form: str, figure: Path | None = None) -> str:
@@ -176,17 +183,19 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         lines.append([row.row, "" if row.cost is None else f"{row.cost:g}", str(row.n), number(row.mean) + spread])
         if row.behind is not None and row.behind_low is not None and row.behind_high is not None:
             low, high = number(row.behind_low), number(row.behind_high)
-            lines[-1] += [f"{number(row.behind)} ({low} .. {high})", row.label or ""]
+            lines[-1] += [f"{number(row.behind)} ({low} .. {high})", conditional(row.label, row.condition) or ""]
     first = "No recommendation: there is one row."
     if len(rows) > 1:
         first = f"No recommendation: nothing says how much a row's score varies ({over}). "
-        first += f"Add seeds, or a column document with at least {FEWEST_UNITS} names: which units vary together "
-        first += "(of independent units, the unit's own name)."
+        first += (
+            "Add seeds, or a column document: which units vary together (of independent units, the unit's own name)."
+        )
     if best:
         use = next(row for row in rows if row.use)
         lies = -(use.behind_low or 0.0)
         what = f"the cheapest row within {points:g} of the best, {best.row}" if use is not best else "the best row"
-        first = f"Use {use.row}: it is {what}, and lies at most {number(lies)} behind the truly best (95 % confidence)."
+        sure = f"95 % confidence{f', {best.condition}' * bool(best.condition)}"
+        first = f"Use {use.row}: it is {what}, and lies at most {number(lies)} behind the truly best ({sure})."
         if lies >= points / scale:
             first += f" No row is shown to lie within {points:g} of the truly best one."
         if cheaper := [row for row in rows if row.label == UNDECIDED and (row.cost or 0.0) < (use.cost or 0.0)]:

@@ -167,9 +167,10 @@ def jackknife_variance(values: np.ndarray) -> float:
 def test_errors_over_the_text_are_those_of_a_jackknife():
     rows = {row.name: row for row in build_rows(DEMO) if row.n > 1 and not row.condition}
     chosen = [rows[name] for name in ("embeddings", "last", "concat_last_four")]
-    samples, unit = samples_of([row.records for row in chosen], "dev", run_counts)
-    assert unit is not None
-    assert "36 documents" in unit
+    samples, cover = samples_of([row.records for row in chosen], "dev", run_counts)
+    assert cover.units is not None
+    assert "36 documents" in cover.units
+    assert cover.condition == ""
     compared = Comparison(samples)
     f1 = [jackknifed(np.stack([by_document(file) for file in row.records])) for row in chosen]
     both = [sum(jackknife_variance(run - own.mean(0)) for run in own) / (len(own) - 1) for own in f1]

@@ -8,10 +8,10 @@ import scipy.stats
 
 from probe.scoring.significance import (
     Cell,
+    Units,
     effective_number,
     interval,
     summary,
-    units_of,
     with_neighbours,
 )
 
@@ -29,29 +29,42 @@ def test_the_interval_of_values_that_are_all_one_is_that_value():
     assert interval([0.5, 0.5, 0.5]) == [0.5, 0.5]
 
 
-def test_units_are_documents_or_blocks_of_neighbours():
-    documents = np.array([7, 7, 3, 3, 3, 9])
-    units, name = units_of(6, documents)
-    assert (list(units), name) == ([1, 1, 0, 0, 0, 2], "documents")
-    assert effective_number(np.ones((6, 3)), units) == pytest.approx(36 / (4 + 9 + 1))
+def test_units_are_documents_or_blocks_of_neighbours_or_sentences():
+    documents, counts = np.array([7, 7, 3, 3, 3, 9]), np.ones((6, 3))
+    marked = Units.of(counts, documents, None)
+    assert (list(marked.unit_of), marked.condition, marked.items) == ([1, 1, 0, 0, 0, 2], "", 6)
+    assert marked.effective == effective_number(counts, marked.unit_of) == pytest.approx(36 / (4 + 9 + 1))
     for sentences, size in ((100, 30), (3250, 181)):
-        units, name = units_of(sentences, None)
-        assert str(size) in name
-        assert max(np.bincount(units)) == size
-        assert list(units) == sorted(units)
+        blocks = Units.of(np.ones((sentences, 3)), None, "document")
+        assert str(size) in blocks.name
+        assert max(np.bincount(blocks.unit_of)) == size
+        assert list(blocks.unit_of) == sorted(blocks.unit_of)
+        assert (blocks.are_blocks, blocks.condition) == (True, "")
+    stated, unknown = (Units.of(counts, None, order) for order in ("independent", None))
+    assert list(stated.unit_of) == list(unknown.unit_of) == [*range(6)]
+    assert (stated.factor, stated.condition) == (1, "")
+    assert unknown.factor > 1
+    assert unknown.condition, "what the label rests on"
 
 
 def test_what_neighbouring_blocks_have_in_common_adds_to_the_variance():
     draw = np.random.default_rng(3)
     independent = draw.normal(size=(40, 1, 18))
-    alone = with_neighbours(list(independent))
-    assert alone is not None
+    alone, effective = with_neighbours(list(independent), 18)
+    assert effective == 18
     assert 1.0 <= float(np.mean(np.square(alone)) / np.mean(np.square(independent))) < 1.2
     smooth = independent + 0.15 * np.roll(independent, 1, axis=2)
-    some = with_neighbours(list(smooth))
-    assert some is not None
+    some, effective = with_neighbours(list(smooth), 18)
+    assert effective == 18
     assert 1.25 < float(np.mean(np.square(some)) / np.mean(np.square(smooth))) < 1.7
-    assert with_neighbours(list(independent + np.roll(independent, 1, axis=2))) is None, "a document of two blocks"
+
+
+def test_blocks_within_longer_documents_are_joined_until_they_are_not():
+    draw = np.random.default_rng(4)
+    joined, effective = with_neighbours(list(np.repeat(draw.normal(size=(40, 1, 18)), 2, axis=2)), 36)
+    assert (joined[0].shape, effective) == ((1, 18), 18), "documents of two blocks"
+    assert with_neighbours(list(np.repeat(draw.normal(size=(40, 1, 3)), 6, axis=2)), 18)[1] == 0, "of six, three in all"
+    assert with_neighbours(list(draw.normal(size=(40, 1, 3))), 3)[1] == 0, "three blocks say nothing of documents"
 
 
 def test_a_summary_says_nothing_of_spread_for_one_seed():

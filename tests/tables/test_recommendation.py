@@ -10,6 +10,7 @@ import pytest
 from support.records import expect, make_record
 
 from probe.runs.identity import RecordedCondition
+from probe.runs.samples import OVER_SEEDS
 from probe.runs.sweep_plan import write_expected
 from probe.tables.formats import render
 from probe.tables.labels import cheapest_within
@@ -135,9 +136,9 @@ def test_seeds_are_named_where_they_would_do_and_text_where_they_would_not(tmp_p
     row = next(row for row in build_rows(made(tmp_path)) if row.name == "layer_3")
     row.margin, row.difference, row.seeds_needed = 0.1, -0.0009, 40
     assert re.findall(r"\d+", _effort(row)) == ["40"]
-    row.seeds_needed, row.over_text = None, False
+    row.seeds_needed, covered, row.cover = None, row.cover, OVER_SEEDS
     few = _effort(row)
-    row.over_text = True
+    row.cover = covered
     assert _effort(row) != few, "over the text, more of it may help"
     row.difference = -0.0011
     assert re.findall(r"\d+", _effort(row)) == [], "beyond the margin"
