@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-DOCUMENT, INDEPENDENT = "document", "independent"  # of data.order
+from probe.scoring.significance import DOCUMENT
+
 IN_ORDER = 4.0  # standard deviations; of shuffled sentences, fewer than one text in 400 has as many
 FEWEST_SENTENCES = 30  # with fewer, no order can be seen
 MOST_SENTENCES = 5_000  # from the first on: enough to see an order

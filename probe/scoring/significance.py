@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from probe.data.order import DOCUMENT, INDEPENDENT
 from probe.scoring.metrics import f1_of
 
 CONFIDENCE = 0.95  # of every interval and critical value
@@ -26,6 +25,7 @@ MOST_IN_COMMON = 0.2  # correlation of neighbouring blocks; more of it says that
 # than of independent sentences: in the committed tables with marked documents 0.6 to 4.8 times, by row. No factor is
 # right for every text, so what rests on this one is said under the condition that sentences are independent.
 DESIGN_EFFECT = 4.0
+DOCUMENT, INDEPENDENT = "document", "independent"  # orders of sentences, as data.order has them
 IF_INDEPENDENT, ON_THIS_TEXT = "if sentences are independent", "on this text"  # what a label may rest on
 
 

@@ -133,15 +133,19 @@ def _ahead(rows: Sequence[Row], best: Row) -> Iterator[str]:
 
 
 def _unseen(ranked: Sequence[Row], best: Row) -> Iterator[str]:
-    """Says that dev does not separate the rows, if so, and how its sentences would say more."""
+    """Says that dev does not separate the rows, if so."""
     sentences = f"dev's {pluralize(best.record.data.splits.dev.sentences, 'sentence')}"
-    is_blind = all(row.label in (BEST, UNDECIDED) for row in ranked)
-    shown = f"differences below {percent(best.visible)} points" if best.visible < 1 else "any difference"
-    if is_blind or best.errors < FEW_ERRORS:
-        wrong = f", of whose items {best.title} gets {best.errors:.0f} wrong" * (best.errors < FEW_ERRORS)
-        yield f"This text does not separate the layers: {sentences}{wrong}, cannot show {shown}."
-    if best.visible >= 1 and best.cover.units:
-        yield f"It has {best.cover.units}: what others would show is not known. Mark documents, or take more of them."
+    if all(row.label in (BEST, UNDECIDED) for row in ranked) or best.errors < FEW_ERRORS:
+        few = f"{best.title} gets only {best.errors:.0f} items of dev wrong, and " * (best.errors < FEW_ERRORS)
+        shown = f"differences below {percent(best.visible)} points" if best.visible < 1 else "any difference"
+        yield f"This text does not separate the layers: {few}{sentences} cannot show {shown}."
+    if _is_open(best):
+        yield f"They are {best.cover.units}: what others would show is not known. Mark documents, or take more of them."
+
+
+def _is_open(best: Row) -> bool:
+    """Tells whether dev says nothing of other text."""
+    return best.visible >= 1
 
 
 def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -> Iterator[str]:
@@ -152,6 +156,9 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
     head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"
     if best.cover.condition == IF_INDEPENDENT:
         head = f"If dev's sentences are independent, u{head[1:]}"
+    if _is_open(best):
+        yield f"On these sentences, {best.title} has the best dev {score}, {percent(best.dev_mean)}."
+        return
     if use is not best:
         yield f"{head} is the cheapest row within {margin} of the best, {best.title}."
         lower = percent(best.dev_mean - use.dev_mean)
@@ -173,7 +180,6 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
         likely = min(undecided, key=lambda row: row.loss or 0.0)
         loses = f"is expected to lose {percent(likely.loss or 0.0)} points"
         loses = f", which {loses}" if len(undecided) == 1 else f"; {likely.title} {loses}"
-        loses *= likely.loss is not None
         yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}{loses}."
         yield _effort(likely)
 

@@ -181,9 +181,9 @@ class LittleText:
         """The counts of the rows with the highest means, (rows, runs, sentences, 3), and each document's sentences."""
         best = sorted(compared_rows(self.folder)[1], key=lambda row: -row.dev_mean)[: self.rows]
         runs = [[run_counts(file) or {} for file in row.records] for row in best]
-        documents = runs[0][0]["dev"].documents
+        documents = np.asarray(runs[0][0]["dev"].documents)
         counts = np.array([[run["dev"].counts for run in row] for row in runs], dtype=float)
-        return counts, [np.flatnonzero(documents == number) for number in np.unique(documents)]  # type: ignore[call-overload]
+        return counts, [np.flatnonzero(documents == number) for number in np.unique(documents)]
 
     def draw(self, draw: np.random.Generator, sentences: int, behind: float) -> tuple[np.ndarray, np.ndarray]:
         """Draws counts, (rows, seeds, sentences, 3), and the document of each sentence. behind: of the first row."""

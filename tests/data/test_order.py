@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from probe.data.corpus import load_corpus
-from probe.data.order import DOCUMENT, IN_ORDER, INDEPENDENT, neighbours_in_common, order_of
+from probe.data.order import IN_ORDER, neighbours_in_common, order_of
+from probe.scoring.significance import DOCUMENT, INDEPENDENT
 from probe.settings import config_of
 
 
