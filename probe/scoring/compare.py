@@ -96,8 +96,7 @@ class Comparison:
 
     means, n: (K,). variances: (K,), of a single run over seeds. text: (K, K), covariance over the text of the rows'
     means, without the interaction of seeds and text. seed_text: (K,), this interaction, a part of `variances`.
-    over_text: whether there were counts; without them, intervals are over seeds only. is_open: whether the text says
-    nothing of others, so that intervals hold all scores. No end of an interval is nearer than LEAST_ITEMS items.
+    over_text: whether there were counts; without them, intervals are over seeds only. No end of an interval is nearer than LEAST_ITEMS items.
     """
 
     def __init__(self, rows: Sequence[Sample]) -> None:
@@ -115,9 +114,8 @@ class Comparison:
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
         self._influences = influences if self.over_text else []
-        self.n, self.means, self.variances, self.text, self.seed_text = self._known(there)
         self._effective = min(row.effective for row in rows)
-        self.is_open = self.over_text and self._effective < 2
+        self.n, self.means, self.variances, self.text, self.seed_text = self._known(there)
         self._text_freedom = _freedom(influences, self.text, self._effective - 1) if self.over_text else MOST_FREEDOM
         self._least = LEAST_ITEMS * max(row.item for row in rows) * (1 - np.eye(len(rows)))
 
@@ -127,6 +125,8 @@ class Comparison:
         text, seed_text = np.zeros((len(n), len(n))), np.zeros(len(n))
         if known := [one[own[: len(one)]] for one, own in zip(self._influences, seen, strict=False) if own.any()]:
             text[np.ix_(n > 0, n > 0)], seed_text[n > 0] = _over_text(known)
+            if self._effective < 2:  # nothing is known of other texts, where a score may be anything
+                np.fill_diagonal(text, 1.0)
         means = (self._scores * seen).sum(1) / np.maximum(1, n)
         return n, means, seed_variances(self._scores, seen), text, seed_text
 
@@ -143,13 +143,12 @@ class Comparison:
 
     def error(self, a: int, b: int) -> float:
         """Returns the standard error of the difference of two rows' means, over seeds and text."""
-        return math.inf if self.is_open else float(_errors(self.n, self.variances, self.text)[a, b])
+        return float(_errors(self.n, self.variances, self.text)[a, b])
 
     def error_parts(self, a: int, b: int) -> tuple[float, float]:
         """Returns the two parts of the squared error: one falls with more seeds, the other only with more text."""
         over_seeds = self.variances / self.n
-        over_text = math.inf if self.is_open else float(_between(self.text)[a, b])
-        return float(over_seeds[a] + over_seeds[b]), over_text
+        return float(over_seeds[a] + over_seeds[b]), float(_between(self.text)[a, b])
 
     def difference(self, a: int, b: int) -> tuple[float, list[float]]:
         """Returns a - b and its 95 % interval, for two rows that were chosen before their scores were seen.
@@ -158,7 +157,7 @@ class Comparison:
         """
         centre = float(self.means[a] - self.means[b])
         reach = self._reach(a, b)
-        return centre, [-1.0, 1.0] if self.is_open else [centre - reach, centre + reach]
+        return centre, [max(-1.0, centre - reach), min(1.0, centre + reach)]
 
     def _reach(self, a: int, b: int) -> float:
         return max(self.error(a, b) * self._simulation.last.between(a, b), float(self._least[a, b]))
@@ -174,11 +173,9 @@ class Comparison:
 
     def mean(self, a: int) -> list[float]:
         """Returns the 95 % interval of a row's mean, at one look."""
-        if self.is_open:
-            return [0.0, 1.0]
         error = np.sqrt(self.variances[a] / self.n[a] + max(0.0, self.text[a, a]))
         reach = float(error) * self._simulation.last.of_mean(a)
-        return [float(self.means[a]) - reach, float(self.means[a]) + reach]
+        return [max(0.0, float(self.means[a]) - reach), min(1.0, float(self.means[a]) + reach)]
 
     @property
     def best(self) -> int:
@@ -196,8 +193,6 @@ class Comparison:
         how much scores vary, so such a look does not count.
         """
         measured = np.minimum(0.0, self.means - self.means[self.best])
-        if self.is_open:
-            return np.stack([np.full(len(self.n), -1.0), np.zeros(len(self.n))], 1).tolist()
         rows = len(self.n)
         lows, highs = np.full((rows, rows), -np.inf), np.zeros(rows)
         for seen, (to_control, widest) in zip(self._seen, self._simulation.limits, strict=True):
@@ -221,27 +216,18 @@ class Comparison:
         """
         best = self.best
         room = float(self.means[row] - self.means[best]) + margin
-        for n in (times * int(self.n.max()) for times in MORE_SEEDS if room > 0 and not self.is_open):
+        for n in (times * int(self.n.max()) for times in MORE_SEEDS if room > 0):
             limit = self._simulate([*self.looks, (n,) * len(self.n)]).limits[-1][0][best]
             over_seeds = float(self.variances[row] + self.variances[best]) / n
             if room >= limit * math.sqrt(over_seeds + self.error_parts(row, best)[1]) + POWER * math.sqrt(over_seeds):
                 return n
         return None
 
-    def is_above(self, a: int, b: int) -> bool:
-        """Tells whether row a is shown to be better than row b.
-
-        If all rows are equally good, some row is shown to be better than another in at most 5 % of tables.
-        """
-        return bool(self.means[a] - self.means[b] > self._simulation.any_pair * self.error(a, b))
-
     @property
     def visible(self) -> float:
         """Returns the difference to the best row below which no row is called worse at this look; 1: none is."""
-        if self.is_open:
-            return 1.0
         reach = np.maximum(self._simulation.limits[-1][1] * _errors(self.n, self.variances, self.text), self._least)
-        return float(np.delete(reach[self.best], self.best).min())
+        return min(1.0, float(np.delete(reach[self.best], self.best).min()))
 
     def losses(self) -> np.ndarray:
         """Returns what each row may lose against the truly best one: (LOSSES, K), all equally likely.
@@ -416,11 +402,6 @@ class _Simulations:
         above = [self._critical([look.above[:, row] for look in self._looks]) for row in range(len(looks[0]))]
         widest = self._critical([look.widest for look in self._looks])
         self.limits = [*zip(np.array(above).T, widest, strict=True)]
-
-    @functools.cached_property
-    def any_pair(self) -> float:
-        """The critical value of the largest difference of any two rows at the last look."""
-        return self._critical([look.above.max(1) for look in self._looks])[-1]
 
     def _critical(self, values: Sequence[np.ndarray]) -> list[float]:
         """Returns the critical value of each look, one standard error of the simulation on the safe side.

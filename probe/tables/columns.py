@@ -90,7 +90,7 @@ def _label(row: Row) -> str:
     eliminated = [f"{ELIMINATED} in round {row.eliminated.round}"] if row.eliminated else []
     if row.label == UNCONVERGED:
         return ", ".join([UNCONVERGED, *eliminated])
-    if row.label == UNDECIDED and row.chance is not None:
+    if row.label == UNDECIDED and row.chance is not None and row.visible < 1:
         return f"{UNDECIDED} ({100 * row.chance:.0f} % within)"
     return "".join(eliminated) or conditional(row.label, row.cover.condition) or ""
 

@@ -38,7 +38,6 @@ MARKERS = "osD^vP*X"
 DASHES = ("-", "--", "-.", ":")
 DEV, TEST, INK, GREY, PALE, BAND, STRIPE = "#0072B2", "#D55E00", "#222222", "#666666", "#bbbbbb", "#bfdcee", "#f4f4f4"
 FEWEST_LAYERS = 4  # of a picture by layer, unless these are all that the encoder has
-FRONT = "cheapest row that is not shown to be worse than the best; then the same among all cheaper rows"
 BEHIND = "behind the best (95 %, all rows at once)"
 MOST_LINES = 80  # rows in the picture of a table: the best by dev
 LINE = 0.235  # height of a line in the picture of a table, in inches
@@ -112,9 +111,6 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
             title = heading(own)
             if has_layers(own):
                 found.append(Picture(f"f1_by_layer{ending}", SHOWS["f1_by_layer"], key, own, draw_by_layer, title))
-            has_combined = any(not row.is_single for row in own if row.behind)
-            if has_combined and sum(row.on_front for row in own) > 1:
-                found.append(Picture(f"front{ending}", SHOWS["front"], key, own, draw_front, title))
             if any(record.mix for row in own for record in row.records.values()):
                 found.append(Picture(f"mix_weights{ending}", SHOWS["mix_weights"], key, own, draw_mix_weights, title))
     if lost := losses(by_encoder(rows)):
@@ -126,7 +122,6 @@ SHOWS = {  # of each picture, what it shows
     "scores": "Dev and test scores of every row with their intervals, beside the layers that it uses",
     "f1_by_layer": "Dev and test score of every single layer",
     "transfer": "What the best row of each table loses on the others",
-    "front": "Dev score of every row by the blocks that it needs; the rows that are worth their cost are joined",
     "mix_weights": "Learned share of each layer in the weighted sums",
 }
 
@@ -293,31 +288,6 @@ def draw_means(axes: Axes, rows: Sequence[Row], split: str, **given: Any) -> Non
         for parts in zip(*((cell.mean, cell.std) for cell in cells), strict=True)
     )
     axes.errorbar(layers, means, spreads, **style)
-
-
-def draw_front(figure: Figure, rows: Sequence[Row]) -> None:
-    """Draws dev by blocks of the encoder, and joins the rows of the front."""
-    axes = figure.add_subplot()
-    ranked = [row for row in rows if row.behind]
-    narrowest = min(row.width for row in ranked)
-    for on_front, colour in ((False, PALE), (True, DEV)):
-        shown = [row for row in ranked if row.on_front == on_front]
-        sizes = [14 * row.width / narrowest for row in shown]
-        label = FRONT if on_front else "other rows"
-        places = [row.num_blocks for row in shown], [100 * row.dev_mean for row in shown]
-        axes.scatter(*places, sizes, color=colour, label=label, zorder=2 + on_front)
-    front = sorted((row for row in ranked if row.on_front), key=lambda row: row.cost)
-    axes.plot([row.num_blocks for row in front], [100 * row.dev_mean for row in front], color=DEV, lw=1)
-    for row in ranked:
-        if row.on_front or row.label == BEST:
-            place, colour = (row.num_blocks, 100 * row.dev_mean), INK if row.on_front else GREY
-            at = (7, -9) if row.on_front else (9, 1)
-            axes.annotate(row.name, place, at, textcoords="offset points", fontsize=7.5, color=colour)
-    blocks = sorted({row.num_blocks for row in ranked})
-    axes.set_xticks(blocks, map(str, blocks))
-    axes.set_xlabel("blocks of the encoder (area of a point: features per word)")
-    axes.set_ylabel(f"{header('dev', rows)[4:]} on dev in percent")
-    figure.legend(*_legend(axes), loc="outside lower left", ncols=2)
 
 
 def styles() -> Iterator[tuple[str, str, str]]:

@@ -43,20 +43,13 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
     for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
         row.intervals = {split: compared.mean(place) for split, compared in on.items()}
         row.behind, row.cover, row.visible, row.looks = behind, cover, sees, len(dev.looks)
-        if not dev.is_open:
-            row.loss, row.chance = float(losses[:, place].mean()), float((losses[:, place] < margin / 100).mean())
+        row.loss, row.chance = float(losses[:, place].mean()), float((losses[:, place] < margin / 100).mean())
         row.difference = float(dev.means[place] - dev.means[dev.best])
         row.label = label_of(behind, margin / 100)
         if place == dev.best:
             row.label = BEST
         elif row.label == UNDECIDED and row.cost < ranked[dev.best].cost:
             row.seeds_needed = dev.seeds_needed(place, margin / 100)
-    left = sorted(range(len(ranked)), key=lambda place: (ranked[place].cost, -dev.means[place]))
-    while left:
-        top = max(left, key=dev.means.__getitem__)
-        cheapest = next(place for place in left if not dev.is_above(top, place))
-        ranked[cheapest].on_front = True
-        left = [place for place in left if ranked[place].cost < ranked[cheapest].cost]
 
 
 def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]]:

@@ -139,13 +139,8 @@ def _unseen(ranked: Sequence[Row], best: Row) -> Iterator[str]:
         few = f"{best.title} gets only {best.errors:.0f} items of dev wrong, and " * (best.errors < FEW_ERRORS)
         shown = f"differences below {percent(best.visible)} points" if best.visible < 1 else "any difference"
         yield f"This text does not separate the layers: {few}{sentences} cannot show {shown}."
-    if _is_open(best):
+    if best.visible >= 1:
         yield f"They are {best.cover.units}: what others would show is not known. Mark documents, or take more of them."
-
-
-def _is_open(best: Row) -> bool:
-    """Tells whether dev says nothing of other text."""
-    return best.visible >= 1
 
 
 def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -> Iterator[str]:
@@ -156,7 +151,7 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
     head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"
     if best.cover.condition == IF_INDEPENDENT:
         head = f"If dev's sentences are independent, u{head[1:]}"
-    if _is_open(best):
+    if best.visible >= 1:
         yield f"On these sentences, {best.title} has the best dev {score}, {percent(best.dev_mean)}."
         return
     if use is not best:

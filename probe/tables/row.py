@@ -47,9 +47,7 @@ class Row:
     if nothing was known before (a flat prior). None: dev says nothing of other text. seeds_needed: of an undecided
     row that costs less than the best, see `Comparison.seeds_needed`. intervals: of the mean of each split; cover: for
     what other text they hold. visible: the difference to the best below which dev shows no row to be worse, a
-    fraction; 1: it shows none. looks: how often these scores may have been looked at. apart: of captions. on_front:
-    the front has the cheapest row that is not shown to be worse than the best. Among the rows that cost less than
-    this one, it again has the cheapest that is not shown to be worse than their best; and so on.
+    fraction; 1: it shows none. looks: how often these scores may have been looked at. apart: of captions.
     """
 
     name: str
@@ -78,7 +76,6 @@ class Row:
     chance: float | None = None
     visible: float = 0.0
     looks: int = 1
-    on_front: bool = False
     apart: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:

@@ -399,7 +399,7 @@ def text_study(text: Text, tables: int, seed: int = 0) -> dict[str, Any]:
     given = wrongly = 0
     for _ in range(tables):
         compared = Comparison(text.draw(draw))
-        given += not compared.is_open
+        given += compared.visible < 1
         best = compared.best
         errors = [max(compared.error(row, best), 1e-12) for row in range(text.rows)]
         if max((compared.means[best] - compared.means) / errors) >= LEAST_T:

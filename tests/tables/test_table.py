@@ -283,14 +283,6 @@ def test_labels_name_the_best_and_worse_rows(tmp_path: Path):
     assert f"-20.00 ({100 * behind.behind[0]:.2f} .. {100 * behind.behind[1]:.2f})" in line
 
 
-def test_the_front_has_the_cheapest_rows_that_are_not_shown_to_be_worse(tmp_path: Path):
-    layers = {"layer_2": (2,), "layer_3": (3,), "layer_4": (4,), "layer_5": (5,), "layer_6": (6,)}
-    for (name, indices), mean in zip(layers.items(), (0.70, 0.60, 0.801, 0.70, 0.803), strict=True):
-        for seed, off in enumerate((-0.004, 0.0, 0.004), 1):
-            make_record(tmp_path, name, seed, mean + off, 0.5, indices)
-    assert [row.name for row in build_rows(tmp_path) if row.on_front] == ["layer_2", "layer_4"]
-
-
 def test_a_row_is_within_a_margin_beyond_its_interval(tmp_path: Path):
     ranked(tmp_path)
     low = next(row.behind for row in build_rows(tmp_path) if row.name == "second_to_last")
