@@ -96,7 +96,8 @@ class Comparison:
 
     means, n: (K,). variances: (K,), of a single run over seeds. text: (K, K), covariance over the text of the rows'
     means, without the interaction of seeds and text. seed_text: (K,), this interaction, a part of `variances`.
-    over_text: whether there were counts; without them, intervals are over seeds only. No end of an interval is nearer than LEAST_ITEMS items.
+    over_text: whether there were counts; without them, intervals are over seeds only. No end of an interval is nearer
+    than LEAST_ITEMS items.
     """
 
     def __init__(self, rows: Sequence[Sample]) -> None:
