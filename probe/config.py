@@ -102,7 +102,7 @@ class FeaturesConfig:
     precision: str
     dtype: str
     final_norm: str
-    sentence: str  # read only if words are pooled
+    sentence: str  # read only if texts have one label
     layers: Any  # null: all
     batch_pieces: int | str
     cache_dir: str
@@ -248,7 +248,7 @@ CHECKS: dict[str, Check] = {
     "encoder.max_pieces": _from(1),
     "features.context": _among("sentence", "document"),
     "features.subword": _among("first", "last", "mean", "sum", "max", "cls"),
-    "features.sentence": _among("mean", "max", "first", "last"),
+    "features.sentence": _among("mean", "max", "cls", "first", "last", "model"),
     "features.precision": _among(*PRECISIONS),
     "features.dtype": _among("float16", "bfloat16", "float32"),
     "features.final_norm": _among("last", "each"),

@@ -66,11 +66,14 @@ class Corpus:
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
-        """Returns the sha256 of what an encoder reads: words, and the document bounds if it uses them."""
+        """Returns the sha256 of what an encoder reads: words, and the document bounds if it uses them; or texts."""
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in chain([[name, split.documents if with_documents else None]], split.words)
+            for row in chain(
+                [[name, split.documents if with_documents else None]],
+                split.words if self.task.is_per_word else split.texts,
+            )
         )
 
     def counts(self) -> dict[str, SplitCounts]:

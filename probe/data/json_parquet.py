@@ -70,7 +70,7 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
     """Reads rows that each have the words of a sentence, and its labels or its label.
 
-    If words are pooled, they may be a text. names: of numbered labels, from the schema.
+    What has one label may be a text, or the messages of a conversation. names: of numbered labels, from the schema.
     """
     task, names = TASKS[layout.task], names or layout.labels
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
@@ -81,9 +81,9 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         if task.is_per_word and not isinstance(row.get(layout.words_field), list):
             _refuse_offsets(row, place)
         check_fields(place, row, layout)
-        words = row[layout.words_field]
-        if isinstance(words, str) and not task.is_per_word:
-            words = split_text(words, place)
+        words = raw = row[layout.words_field]
+        if not task.is_per_word and (text := _text_of(raw)) is not None:
+            words = split_text(text, place)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
         if layout.document_field in row and row[layout.document_field] != last_id:
@@ -103,8 +103,18 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         labels = labels if isinstance(labels, list) else [labels]
         if words and len(labels) != len(units):
             raise UserError(f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}.")
-        builder.add([number], words, [_named(label, names, place) for label in labels], document)
+        if raw is words:  # no text
+            raw = None if task.is_per_word else " ".join(words)
+        builder.add([number], words, [_named(label, names, place) for label in labels], document, raw)
     return builder.done(is_marked)
+
+
+def _text_of(value: Any) -> str | None:
+    """Returns a text, or what the messages of a conversation say; None for anything else."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        said = [one.get("content") for one in value]
+        return "\n".join(said) if all(isinstance(one, str) for one in said) else None
+    return value if isinstance(value, str) else None
 
 
 def _refuse_offsets(row: Mapping, place: str) -> None:

@@ -30,5 +30,5 @@ def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
         if len(cells) <= max(at_label, at_text):
             raise UserError(f"{origin}:{number}: {line!r}: expected label TAB text, or the columns of the first line.")
         text = cells[at_text] if is_named else " ".join(cells[at_text:])
-        builder.add([number], split_text(text, f"{origin}:{number}"), [cells[at_label]], 0)
+        builder.add([number], split_text(text, f"{origin}:{number}"), [cells[at_label]], 0, text)
     return builder.done(has_documents=False)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from probe.config import UserError
 from probe.data.sentences import Packing, Sentences
@@ -58,6 +59,7 @@ class Split:
     documents: list[int] | None  # the document of each sentence, ascending; None if the source marks none
     lines: MutableSequence[int]
     origin: str
+    raw: list[Any] | None = None  # of each sentence with one label: its text, or the messages of a conversation
     word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
     skipped_lines: list[int] = field(default_factory=list)  # comments, and lines of CoNLL-U that are not words
     skipped: Counter[str] = field(default_factory=Counter)  # what was skipped or removed, by its name
@@ -65,6 +67,11 @@ class Split:
     num_columns: int = 0  # of column files
     columns: list[list[list[str]]] | None = None  # all columns of each word, if the split was read without tags
     markers: dict[int, list[str]] = field(default_factory=dict)  # lines between documents, by sentences before them
+
+    @property
+    def texts(self) -> Iterator[Any]:
+        """Yields each sentence as its model reads it: a text, or messages. Blanks join what was given as words."""
+        return iter(self.raw) if self.raw else map(" ".join, self.words)
 
     @property
     def lengths(self) -> list[int]:
@@ -81,6 +88,7 @@ class Split:
             self,
             words=Sentences.of(self.words[i] for i in sentences),
             tags=Sentences.of(self.tags[i] for i in sentences),
+            raw=[self.raw[i] for i in sentences] if self.raw else None,
             documents=None if self.documents is None else [self.documents[i] for i in sentences],
             lines=array("I", (self.lines[i] for i in sentences)),
         )
@@ -171,8 +179,13 @@ class SplitBuilder:
         self._inside = {*JOINERS, " "} if blanks else {*JOINERS}
         self._documents: list[int] = []
 
-    def add(self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], document: int) -> None:
-        """Adds a sentence. lines: of each word, or the line of all. Raises UserError with the line of a mistake."""
+    def add(
+        self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], document: int, raw: Any = None
+    ) -> None:
+        """Adds a sentence. lines: of each word, or the line of all. raw: see `Split`.
+
+        Raises UserError with the line of a mistake.
+        """
         split = self.split
         if not words:
             split.skipped["empty sentences"] += 1
@@ -194,6 +207,9 @@ class SplitBuilder:
         self._tags.add(bare_tags)
         split.lines.append(lines[0])
         self._documents.append(document)
+        if raw is not None:
+            split.raw = split.raw or []
+            split.raw.append(raw)
 
     def done(self, has_documents: bool) -> Split:
         """Returns the split. Raises UserError if it has no sentence."""

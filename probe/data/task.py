@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.scoring.metrics import Counts, Item, Scores
-
-if TYPE_CHECKING:
-    import torch
 
 Draw = Callable[[Sequence[str]], str]  # a label for some words
 
@@ -46,11 +43,4 @@ class Task:
     headline: Callable[[Tags, Tags], float]  # the score that training reads after each epoch: gold, predicted
     counts: Callable[[Tags, Tags], Counts]  # everything that scores need, per sentence: gold, predicted
     scores: Callable[[Counts], Scores]
-    # One vector per unit, (U, H), of the words' vectors, (W, H), given the number of words of each sentence and
-    # features.sentence; None if each word is a unit.
-    pool: Callable[[torch.Tensor, Sequence[int], str], torch.Tensor] | None = None
-
-    @property
-    def is_per_word(self) -> bool:
-        """Returns whether each word is a unit, so that nothing is pooled and neighbours are units too."""
-        return self.pool is None
+    is_per_word: bool = True  # whether each word is a unit, as its neighbours are; else each text is read whole

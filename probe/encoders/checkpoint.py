@@ -8,6 +8,7 @@ layers and of positions is known without them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import re
@@ -59,6 +60,12 @@ class Encoder:
     weights_seed: int = 0
     pretrained: dict[str, str] | None = None  # of random weights: the fingerprint of the checkpoint's, if it has any
     outer_config: Any = None  # of a model with a text encoder in it (Gemma 3, Qwen-VL); `config` is a part of it
+    lower_case: bool | None = None  # the value of encoder.lower_case
+
+    @functools.cached_property
+    def text_tokenizer(self) -> Any:
+        """The tokenizer for whole texts: it puts no space before a first word that has none."""
+        return load_tokenizer(self.folder, self.name, self.lower_case, for_words=False)
 
     @property
     def num_layers(self) -> int:
@@ -139,6 +146,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         cfg.weights_seed,
         fingerprint if is_random and weights else None,
         None if config is outer_config else outer_config,
+        cfg.lower_case,
     )
     encoder.limit = window_limit(encoder, cfg.max_pieces)
     return encoder
@@ -258,11 +266,13 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
     is_here = bool(weights) and all(file.is_file() for file in weights)
     if is_here and (weights[0].suffix == ".safetensors" or not hub.reachable()):
         return folder
-    files = [file for file in hub.files_of(repo) if "/" not in file]
+    every = hub.files_of(repo)
+    files = [file for file in every if "/" not in file]
     first = next((file for file in (SINGLE, INDEX, BIN, BIN_INDEX) if file in files), None)
     if first is None or "config.json" not in files:
         raise UserError(no_weights(f"{repo.name} on the Hub", files))
-    hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
+    pooling = [file for file in every if file.endswith("_Pooling/config.json")]
+    hub.fetch(repo, [*(file for file in files if file.endswith(DESCRIPTIONS)), *pooling])
     return hub.fetch(repo, files_in_index(folder / first) if first in (INDEX, BIN_INDEX) else [first])
 
 

@@ -47,13 +47,15 @@ class Pieces:
 
     distinct: the piece ids of all distinct words, concatenated. ends: (D + 1,), where each begins and the last ends.
     word: (W,), each word's index among the distinct ones. empty: positions of words without a piece (zero-width space,
-    U+FE0F, ...); they get the unknown piece.
+    U+FE0F, ...); they get the unknown piece. whole: whether words are whole texts, which have the special pieces around
+    them too.
     """
 
     distinct: array[int]
     ends: array[int]
     word: np.ndarray
     empty: np.ndarray
+    whole: bool = False
 
     def __post_init__(self) -> None:
         lengths = np.diff(np.asarray(self.ends, dtype=np.int64))
@@ -157,7 +159,7 @@ def _cut_sample(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
 
 def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str) -> list[str]:
     """Says how many words of a split an encoder's tokenizer does not know, if they are many."""
-    if not len(pieces.word):
+    if pieces.whole or not len(pieces.word):
         return []
     is_unknown = np.asarray(pieces.distinct) == tokenizer.unk_token_id
     share = (np.add.reduceat(is_unknown, np.asarray(pieces.ends)[:-1])[pieces.word] > 0).mean()

@@ -36,10 +36,10 @@ UNREACHABLE = 0.01  # of the vocabulary; an uncased vocabulary has no entry with
 SPACE = "Ġ"  # denotes a space in byte-level vocabularies; it is itself a capital letter
 
 
-def load_tokenizer(folder: Path, name: str, lower_case: bool | None = None) -> Any:
+def load_tokenizer(folder: Path, name: str, lower_case: bool | None = None, for_words: bool = True) -> Any:
     """Loads the tokenizer of an encoder, set to cut single words as in running text. Raises UserError.
 
-    lower_case: whether it lower-cases words; None: as its files say.
+    lower_case: whether it lower-cases words; None: as its files say. for_words: else it is for whole texts.
     """
     import transformers
 
@@ -51,7 +51,8 @@ def load_tokenizer(folder: Path, name: str, lower_case: bool | None = None) -> A
             "(vocab.txt, tokenizer.json, merges.txt, ...)."
         )
     if tokenizer.is_fast:
-        keep_prefix_spaces(tokenizer)
+        if for_words:
+            keep_prefix_spaces(tokenizer)
     elif getattr(tokenizer, "normalization", False) and getattr(tokenizer, "demojizer", True) is None:
         raise UserError(f"The tokenizer of {name} needs a package that writes emoji as words: pip install emoji")
     if lower_case is not None:

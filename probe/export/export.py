@@ -35,8 +35,7 @@ from probe.runs.run import extract
 from probe.system.files import key_of, now, to_jsonable, why_not_writable, write_atomically, write_json, written_whole
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
-from probe.vectors.pooled import PooledVectors, vectors_to_read
-from probe.vectors.store import FeatureStore, Shard, bounds, read_again_if_damaged
+from probe.vectors.store import Shard, bounds, read_again_if_damaged
 
 ABOUT = "export.json"
 LAYOUT = 2  # raise it when the files change
@@ -182,15 +181,12 @@ def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
     # Layers that are not combined are normalized one by one, as in a concatenation.
     normalized = replace(selection, combine="concat") if each else selection
 
-    def stored() -> FeatureStore | PooledVectors:
-        return vectors_to_read(extract(planned), planned.text, planned.cfg.features)
-
     @cache
     def normalization() -> Normalization | None:
-        return read_again_if_damaged(lambda: normalization_of(stored(), normalized))
+        return read_again_if_damaged(lambda: normalization_of(extract(planned), normalized))
 
     def opened(split: str) -> Streamed:
-        return Streamed(stored(), split, selection, lazy=True, normalization=normalization())
+        return Streamed(extract(planned), split, selection, lazy=True, normalization=normalization())
 
     return {name: Vectors(partial(opened, name)) for name in planned.corpus.splits}
 
@@ -203,8 +199,7 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
     """
     with new_folder(target) as part:
         planned = plan_to_read(cfg)
-        stored = vectors_to_read(planned.store, planned.text, planned.cfg.features)
-        needed = bytes_needed(stored, chosen(planned, each))
+        needed = bytes_needed(planned.store, chosen(planned, each))
         if reason := why_not_writable(target.parent, needed):
             raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
         splits = units_of(planned)
@@ -214,7 +209,7 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
         with progress_bar(num_rows, "exporting") as bar:
             for name, split in splits.items():
                 write_sentences(part / f"{name}.jsonl", split)
-                _write_vectors(part / f"{name}.safetensors", vectors[name], stored.shards[name], bar.update)
+                _write_vectors(part / f"{name}.safetensors", vectors[name], planned.store.shards[name], bar.update)
         if normalization := vectors["train"].normalization:
             write_atomically(part / "normalize.safetensors", save(normalization.tensors))
         write_json(part / ABOUT, _about(planned, each, vectors))

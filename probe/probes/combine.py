@@ -12,11 +12,10 @@ import torch
 
 from probe.probes.normalization import Normalization
 from probe.probes.selection import Selection
-from probe.vectors.pooled import Vectors
-from probe.vectors.store import Shard
+from probe.vectors.store import FeatureStore, Shard
 
 
-def bytes_needed(store: Vectors, selection: Selection) -> int:
+def bytes_needed(store: FeatureStore, selection: Selection) -> int:
     """Returns the bytes of a selection's features of all splits, as `read_selection` returns them."""
     words = sum(shards[-1].last for shards in store.shards.values())
     shape, dtype = _shape(store, selection)
@@ -24,7 +23,7 @@ def bytes_needed(store: Vectors, selection: Selection) -> int:
 
 
 def read_selection(
-    store: Vectors,
+    store: FeatureStore,
     split: str,
     selection: Selection,
     device: str | torch.device = "cpu",
@@ -79,7 +78,7 @@ class Streamed:
 
     def __init__(
         self,
-        store: Vectors,
+        store: FeatureStore,
         split: str,
         selection: Selection,
         lazy: bool = False,
@@ -138,7 +137,7 @@ class Streamed:
         return self._mapped[shard.number]
 
 
-def _shape(store: Vectors, selection: Selection) -> tuple[tuple[int, ...], torch.dtype]:
+def _shape(store: FeatureStore, selection: Selection) -> tuple[tuple[int, ...], torch.dtype]:
     """Returns shape and dtype of one word's combined features: layers that are not added keep the stored dtype."""
     shape = (len(selection.indices), store.hidden_size) if selection.combine == "mix" else (selection.width,)
     return shape, torch.float32 if selection.combine in ("sum", "mean") else getattr(torch, store.dtype)

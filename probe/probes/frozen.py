@@ -21,7 +21,6 @@ from probe.probes.training import labels_of, make_deterministic
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
 from probe.vectors.extraction import ensure_features
-from probe.vectors.pooled import vectors_to_read
 from probe.vectors.store import read_again_if_damaged
 
 PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
@@ -89,8 +88,7 @@ def read_features(
     selection = inputs.selection
 
     def read() -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
-        ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device, store=inputs.store)
-        store = vectors_to_read(inputs.store, inputs.text, inputs.cfg.features)
+        store = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device, store=inputs.store)
         needed = bytes_needed(store, selection)
         where = placement(inputs.cfg.features.placement, needed, device, inputs.runs, inputs.num_gpus)
         log(f"features: {needed / 1e9:.2f} GB {PLACES[where]}")

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from probe.probes.selection import Selection
-from probe.vectors.pooled import Vectors
 from probe.vectors.store import FeatureStore
 
 EPSILON = 1e-5  # added to the variance of a word's vector, as layer norms do
@@ -53,7 +52,7 @@ class Normalization:
         return {f"{PREFIX}shift": self.shift, f"{PREFIX}gain": self.gain}
 
 
-def normalization_of(store: Vectors, selection: Selection) -> Normalization | None:
+def normalization_of(store: FeatureStore, selection: Selection) -> Normalization | None:
     """Computes the normalization of a selection from train's features in a complete store; None if it has none.
 
     With `scale` and `layer`, the row has unit variance on average over its features; with `train`, each feature has

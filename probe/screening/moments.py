@@ -19,7 +19,7 @@ from torch import Tensor
 
 from probe.data.corpus import Corpus
 from probe.probes.training import labels_of
-from probe.vectors.pooled import Vectors
+from probe.vectors.store import FeatureStore
 
 WORDS_AT_ONCE = 8192
 CONSTANT = 1e-6  # a layer whose standard deviation is at most this share of its largest mean counts as constant
@@ -68,7 +68,7 @@ class Text:
         return torch.from_numpy(np.stack([(place < 0) | (place >= self.length) for place in places]))
 
 
-def num_pca_components(wanted: int, store: Vectors, window: int, device: str) -> int:
+def num_pca_components(wanted: int, store: FeatureStore, window: int, device: str) -> int:
     """Returns how many components per layer a matrix of bounded size allows; on a GPU all."""
     if device == "cuda":
         return store.hidden_size
@@ -76,7 +76,7 @@ def num_pca_components(wanted: int, store: Vectors, window: int, device: str) ->
     return max(1, min(wanted, store.hidden_size, most))
 
 
-def _read(store: Vectors, text: Text, device: str | torch.device) -> Iterator[tuple[int, slice, Tensor]]:
+def _read(store: FeatureStore, text: Text, device: str | torch.device) -> Iterator[tuple[int, slice, Tensor]]:
     """Yields layer, a slice of the text's words, their float32 vectors (n, H), shard by shard. Raises DamagedShard."""
     for shard, layers in store.read(text.split, range(store.num_layers + 1)):
         first, last = np.searchsorted(text.rows, [shard.first, shard.last]).tolist()
@@ -86,7 +86,7 @@ def _read(store: Vectors, text: Text, device: str | torch.device) -> Iterator[tu
                 yield number, slice(first, last), layer[inside].float().to(device)
 
 
-def reduction(store: Vectors, text: Text, num_components: int, device: str = "cpu") -> Reduction:
+def reduction(store: FeatureStore, text: Text, num_components: int, device: str = "cpu") -> Reduction:
     """Computes each layer's principal components over the words of a text."""
     size, layers = store.hidden_size, store.num_layers + 1
     total = torch.zeros(layers, size, dtype=torch.float64, device=device)
@@ -112,7 +112,7 @@ def reduction(store: Vectors, text: Text, num_components: int, device: str = "cp
     return Reduction((offset + shift).float(), vectors[:, :, :num_components].float(), scale, kept.tolist())
 
 
-def reduced(store: Vectors, text: Text, to: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
+def reduced(store: FeatureStore, text: Text, to: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
     """Projects a text's layers on their components: (W, L + 1, R)."""
     shape = len(text.rows), store.num_layers + 1, to.pca_components.shape[2]
     layers = torch.empty(shape, dtype=dtype, device=to.mean.device)

@@ -19,7 +19,6 @@ from probe.screening.report import screen_table
 from probe.system.files import now, write_atomically, write_json
 from probe.system.machine import resolve_device
 from probe.system.provenance import hardware, provenance
-from probe.vectors.pooled import vectors_to_read
 from probe.vectors.store import FeatureStore, read_again_if_damaged
 
 
@@ -87,8 +86,7 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
     def read() -> tuple[FeatureStore, Screening, float]:
         store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device, store=inputs.store)
         clock = time.perf_counter()
-        vectors = vectors_to_read(store, inputs.corpus, cfg.features)
-        found = screen(vectors, inputs.corpus, _settings(inputs, cfg), cfg.seed, device, log)
+        found = screen(store, inputs.corpus, _settings(inputs, cfg), cfg.seed, device, log)
         return store, found, time.perf_counter() - clock
 
     store, found, seconds = read_again_if_damaged(read, functools.partial(print, file=sys.stderr))

@@ -28,7 +28,7 @@ from probe.screening.ranking import rank
 from probe.screening.readout import RIDGE_ALPHAS, Key, scores, solve
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar
-from probe.vectors.pooled import Vectors
+from probe.vectors.store import FeatureStore
 
 SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
 EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
@@ -37,7 +37,7 @@ PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more th
 
 
 def screen(
-    store: Vectors,
+    store: FeatureStore,
     corpus: Corpus,
     cfg: ScreenConfig,
     seed: int,
@@ -78,7 +78,7 @@ class Screening:
     """
 
     def __init__(
-        self, store: Vectors, corpus: Corpus, cfg: ScreenConfig, train: Text, dev: Text, to: Reduction
+        self, store: FeatureStore, corpus: Corpus, cfg: ScreenConfig, train: Text, dev: Text, to: Reduction
     ) -> None:
         self.cfg, self.to, self.train, self.dev = cfg, to, train, dev
         self.depth, self.hidden_size = store.num_layers, store.hidden_size

@@ -35,15 +35,10 @@ def setting_of(rows: Sequence[Row]) -> str:
     first = main_row(rows)
     features = first.setting.features
     encoders = list(dict.fromkeys(row.encoder or short_name(row.setting.encoder) for row in rows))
-    parts = [
-        first.setting.data,
-        " and ".join(encoders),
-        f"{features['context']} context",
-        f"{features['subword']} piece",
-    ]
+    read = [f"{features['context']} context", f"{features['subword']} piece"]
     if "sentence" in features:
-        parts.append(f"{features['sentence']} of a text's words")
-    return ", ".join([*parts, describe_probe(first.setting.probe)])
+        read = [f"whole texts, features.sentence={features['sentence']}"]
+    return ", ".join([first.setting.data, " and ".join(encoders), *read, describe_probe(first.setting.probe)])
 
 
 def heading(rows: Sequence[Row]) -> str:

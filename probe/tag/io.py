@@ -109,7 +109,7 @@ def read_running(lines: list[str], origin: str) -> Split:
         words = split_text(line, f"{origin}:{number}")
         document += not words
         if words:
-            builder.add([number], words, ["O"] * len(words), document)
+            builder.add([number], words, ["O"] * len(words), document, line)
     return builder.done(has_documents=True)
 
 

@@ -28,7 +28,6 @@ from probe.runs.run import extract
 from probe.runs.weights import load_probe, selection_of
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import ensure_features, report_encoder
-from probe.vectors.pooled import vectors_to_read
 
 
 class Reader:
@@ -73,8 +72,7 @@ class Reader:
         if not self.record.identity.layers.normalize:
             return None
         planned = plan(self.cfg)
-        stored = vectors_to_read(extract(planned), planned.text, planned.cfg.features)
-        return normalization_of(stored, selection_of(self.record))
+        return normalization_of(extract(planned), selection_of(self.record))
 
     def tag(self, splits: Sequence[Split]) -> Iterator[Tags]:
         """Yields the tags of each sentence of each split. Raises UserError."""
@@ -112,5 +110,5 @@ class Reader:
         with TemporaryDirectory(prefix=".tagging-", dir=cfg.cache_dir) as folder:
             features = replace(cfg, cache_dir=folder, layers=sorted(set(self.record.layers.indices)))
             store = ensure_features(corpus, self.encoder, features, self.device, self.model)
-            vectors, selection = vectors_to_read(store, corpus, features), selection_of(self.record)
-            yield [Streamed(vectors, name, selection, normalization=normalization) for name in corpus.splits]
+            selection = selection_of(self.record)
+            yield [Streamed(store, name, selection, normalization=normalization) for name in corpus.splits]

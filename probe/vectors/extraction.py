@@ -197,8 +197,10 @@ def compute_shard(
     shape = len(stored_layers(cfg, encoder.num_layers)), shard.last - shard.first, encoder.hidden_size
     layers = torch.empty(shape, dtype=getattr(torch, cfg.dtype), device=device)
     largest = torch.zeros((), device=device)
-    for windows in batches(text, shard, encoder, int(cfg.batch_pieces), device):
-        states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
+    for windows in batches(text, shard, text.encoder, int(cfg.batch_pieces), device):
+        states, rows = states_of(windows, text.pieces, model, text.encoder, text.cfg, device)
+        if text.normalized:
+            states = torch.nn.functional.normalize(states, dim=-1)
         largest = torch.maximum(largest, states.abs().amax())
         layers.index_copy_(1, rows - shard.first, states.to(layers.dtype))
         bar.update(len(rows))

@@ -36,6 +36,7 @@ from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
 from probe.system.files import DAY_S, canonical, key_of, read_regular, why_not_writable, write_json, written_whole
 from probe.system.locks import FileLock
+from probe.vectors.texts import reading_of
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +47,7 @@ MANIFEST = "manifest.json"
 OF_A_STORE = re.compile(rf"{re.escape(MANIFEST)}|\w+-\d{{5}}\.safetensors|\..*")  # what its folder holds, and no other
 IN_USE = ".in-use"  # locked by every process that uses the store
 WORDS_IN_SHARD = 8192
+TEXTS_IN_SHARD = 512
 SLICE = re.compile(r"\s*([+-]?\d+)?\s*:\s*([+-]?\d+)?\s*")
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -92,17 +94,20 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
     and paths (only content counts).
     """
     document = cfg.context == "document"
-    if cfg.subword == "cls" and not encoder.special.prefix:
-        raise UserError(
-            f"{encoder.name} puts no special piece before a text, so it has no cls. Type features.sentence=mean."
-        )
+    if corpus.task.is_per_word:
+        if cfg.subword == "cls" and not encoder.special.prefix:
+            raise UserError(f"{encoder.name} puts no special piece before a text, so it has no cls.")
+        window: dict[str, Any] = {"pieces": encoder.limit, "stride": cfg.stride}
+        read = {"context": cfg.context, "window": window, "subword": cfg.subword}
+    else:
+        if document:
+            raise UserError("features.context=document is for words: a text with one label is read by itself. Omit it.")
+        read = {"texts": reading_of(encoder, cfg.sentence)}
     identity = {
         "format": FORMAT,
         "encoder": encoder.fingerprint,
         "text": corpus.text_fingerprint(with_documents=document),
-        "context": cfg.context,
-        "window": {"pieces": encoder.limit, "stride": cfg.stride},
-        "subword": cfg.subword,
+        **read,
         "precision": cfg.precision,
         "dtype": cfg.dtype,
     }
@@ -152,14 +157,18 @@ def _some(layers: Sequence[int], num_layers: int) -> dict[str, list[int]]:
     return {} if len(layers) == num_layers + 1 else {"layers": list(layers)}
 
 
-def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
-    """Cuts a split into shards of whole sentences, WORDS_IN_SHARD words or a few more; cuts only a longer sentence."""
+def cut_shards(split: str, sentence_lengths: Sequence[int], size: int = 0) -> list[Shard]:
+    """Cuts a split into shards of whole sentences, `size` words or a few more; cuts only a longer sentence.
+
+    size: 0 is WORDS_IN_SHARD.
+    """
+    size = size or WORDS_IN_SHARD
     ends = bounds(sentence_lengths)[1:].tolist()
     shards: list[Shard] = []
     first = 0
     for end in ends:
-        while end - first >= WORDS_IN_SHARD:
-            last = end if end - first < 2 * WORDS_IN_SHARD else first + WORDS_IN_SHARD
+        while end - first >= size:
+            last = end if end - first < 2 * size else first + size
             shards.append(Shard(split, len(shards), first, last))
             first = last
     if ends and first < ends[-1]:
@@ -189,7 +198,12 @@ class FeatureStore:
     def of(cls, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> FeatureStore:
         identity, layers = feature_identity(corpus, encoder, cfg), stored_layers(cfg, encoder.num_layers)
         key = key_of(identity | _some(layers, encoder.num_layers))
-        shards = {name: cut_shards(name, split.lengths) for name, split in corpus.splits.items()}
+        shards = {
+            name: cut_shards(name, split.lengths)
+            if corpus.task.is_per_word
+            else cut_shards(name, [1] * len(split.words), TEXTS_IN_SHARD)
+            for name, split in corpus.splits.items()
+        }
         size = encoder.num_layers, encoder.hidden_size
         base = {**identity, "encoder": encoder.pretrained} if encoder.pretrained else None
         return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers, base)

@@ -9,6 +9,7 @@ B windows in a batch, P pieces, W words, H hidden size.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from probe.encoders.encoder import check_states, hidden_states
 from probe.encoders.pieces import Pieces, cut_split
 from probe.system.machine import to_device
 from probe.vectors.store import Shard, bounds, stored_layers
+from probe.vectors.texts import cut_texts, reading_of
 
 # What starting a forward pass costs, in pieces. CPU: measured with a small encoder, 8 ms at 7,400 pieces per second.
 # GPU: measured with BERT-base on an H200, 14 ms of launches at 140,000 pieces per second in float32.
@@ -99,11 +101,24 @@ def _overlapping(starts: np.ndarray, max_text_pieces: int, stride: float) -> lis
 
 
 class Text:
-    """Holds a split, cut into pieces and windows."""
+    """Holds a split, cut into pieces and windows. Of texts with one label, each is a window, and a word of it.
+
+    encoder, cfg: as this split is read. normalized: whether its vectors get length 1.
+    """
+
+    pieces: Pieces
 
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
+        self.encoder, self.cfg, self.normalized = encoder, cfg, False
+        if not corpus.task.is_per_word:
+            reading = reading_of(encoder, cfg.sentence)
+            self.pieces, self.encoder = cut_texts(corpus.splits[split], encoder, reading["pieces"])
+            self.cfg, self.normalized = replace(cfg, subword=reading["pooling"]), reading["normalized"]
+            first = np.arange(len(self.pieces.word), dtype=np.int32)
+            self._windows = np.stack([first, first + 1] * 2, 1)
+            return
         rows = getattr(encoder.config, "vocab_size", None)
-        self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split], rows)
+        self.pieces = cut_split(encoder.tokenizer, corpus.splits[split], rows)
         windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.max_text_pieces, cfg.stride)
         numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # tuples would be ten times as large
         self._windows = numbers.reshape(-1, len(Window._fields))
@@ -227,6 +242,8 @@ def kept_pieces(
         offset = i * width + len(encoder.special.prefix)
         starts = pieces.starts(window.first, window.last)
         kept = starts[window.keep_first - window.first : window.keep_last - window.first + 1]
+        if pieces.whole:
+            kept = np.array([kept[0] - len(encoder.special.prefix), kept[1] + len(encoder.special.suffix)])
         if subword == "cls":
             positions.append(np.full(len(kept) - 1, i * width))
         elif subword == "first":

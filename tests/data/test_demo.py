@@ -80,7 +80,8 @@ def test_one_surface_form_stands_as_different_types_and_in_lower_case(demo: Corp
 
 def test_a_sentence_is_labelled_by_whether_it_names_a_person(demo: Corpus):
     labelled = load_corpus(config_of(["data=demo_person"]).data)
-    assert labelled.text_fingerprint(True) == demo.text_fingerprint(True), "one extraction serves both"
+    for name, split in labelled.splits.items():
+        assert list(split.texts) == [" ".join(words) for words in demo.splits[name].words]
     for name, split in demo.splits.items():
         expected = [["yes" if any("PER" in tag for tag in tags) else "no"] for tags in split.tags]
         assert list(labelled.splits[name].tags) == expected

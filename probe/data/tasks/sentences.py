@@ -1,4 +1,4 @@
-"""Defines the task of a label per sentence: the vectors of its words are pooled to one."""
+"""Defines the task of a label per sentence: its text is read whole, and the vectors of its pieces are pooled to one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.data.tasks.tags import TAGS
-
-if TYPE_CHECKING:
-    import torch
 
 
 class NaiveBayes:
@@ -48,20 +44,6 @@ class NaiveBayes:
         return max(zip(totals, self.prior, strict=True), key=lambda pair: pair[0])[1]
 
 
-def pool(words: torch.Tensor, lengths: Sequence[int], how: str) -> torch.Tensor:
-    """Pools (W, H) to (S, H) in float32: sentence i has the next lengths[i] words, one or more.
-
-    mean, max: over the words. first, last: one word.
-    """
-    import torch
-
-    sizes = torch.tensor(lengths)
-    if how in ("mean", "max"):
-        return torch.segment_reduce(words.float(), how, lengths=sizes, axis=0)
-    ends = sizes.cumsum(0)
-    return words[ends - 1 if how == "last" else ends - sizes].float()
-
-
 SENTENCE = replace(
     TAGS,
     name="sentence",
@@ -71,5 +53,5 @@ SENTENCE = replace(
     units=lambda words: [" ".join(words)],
     control=lambda words, tags, draw: [draw(words)],
     baseline=NaiveBayes,
-    pool=pool,
+    is_per_word=False,
 )
