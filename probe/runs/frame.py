@@ -92,9 +92,9 @@ def frame(folder: Path) -> list[Run]:
     runs = {record.key: run_of(file, record) for file, record in load_records(folder).items()}
     for wanted in read_asked(folder).runs:
         run = runs.get(wanted.key, Run(wanted.row, wanted.identity, wanted.width, wanted.setting))
-        if run.record is None or run.record.started >= wanted.asked:
-            order = wanted.setting.order or run.setting.order
-            runs[wanted.key] = replace(run, asked=wanted.asked, setting=replace(run.setting, order=order))
+        run = replace(run, setting=replace(run.setting, order=wanted.setting.order or run.setting.order))
+        is_later = run.record is None or run.record.started >= wanted.asked
+        runs[wanted.key] = replace(run, asked=wanted.asked) if is_later else run
     return list(runs.values())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from support.records import expect, make_record
 from probe.runs.identity import RecordedCondition
 from probe.runs.samples import OVER_SEEDS
 from probe.runs.sweep_plan import write_expected
+from probe.scoring.significance import IF_INDEPENDENT, ON_THIS_TEXT
+from probe.tables.columns import COLUMNS
 from probe.tables.formats import render
 from probe.tables.labels import cheapest_within
-from probe.tables.recommendation import _effort, recommend
+from probe.tables.recommendation import _effort, recommend, sentence
 from probe.tables.rows import build_rows
 
 ALL = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
@@ -154,3 +157,68 @@ def test_nothing_to_recommend_has_its_own_reason(tmp_path: Path):
     given = [recommend(build_rows(tmp_path / name)) for name in ("none", "one", "cut")]
     assert {(one.best, one.use) for one in given} == {(None, None)}
     assert len({one.text for one in given}) == 3
+
+
+def first_line(folder: Path) -> str:
+    return str(recommend(build_rows(folder))).partition(". ")[0]
+
+
+def test_a_row_that_is_ahead_and_not_ranked_stands_in_the_first_line_with_what_to_type(tmp_path: Path):
+    made(tmp_path)
+    for seed in (1, 2):
+        make_record(tmp_path, "layer_2", seed, 0.95, 0.8, (2,), sentences=ALL, outcome="hit_epoch_limit")
+    said = str(recommend(build_rows(tmp_path)))
+    assert said.startswith("layer_2")
+    assert "probe.max_epochs=" in said.partition("Use ")[0]
+    assert sentence(build_rows(tmp_path)).startswith("Of 6 choices"), "all rows of the table"
+    shutil.rmtree(tmp_path / "records")
+    made(tmp_path)
+    make_record(tmp_path, "layer_2", 1, 0.65, 0.8, (2,), sentences=ALL, outcome="hit_epoch_limit")
+    assert "layer_2" not in str(recommend(build_rows(tmp_path))), "behind the others it changes nothing"
+
+
+def test_a_text_without_marks_has_labels_under_a_condition_until_its_order_is_stated(tmp_path: Path):
+    records = []
+    for seed in (1, 2, 3):
+        for name, layer, dev, found in (("last", 6, 0.9, ALL), ("embeddings", 0, 0.5, FEW)):
+            dev, many = dev + seed / 1000, found * 3
+            records.append(make_record(tmp_path, name, seed, dev, 0.5, (layer,), sentences=many, documents=[]))
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    assert rows["embeddings"].cover.condition == IF_INDEPENDENT
+    assert COLUMNS["label"].text(rows["embeddings"]) == f"worse {IF_INDEPENDENT}"
+    assert "data.order=independent" in str(recommend([*rows.values()]))
+    write_expected(
+        tmp_path, [replace(run, setting=replace(run.setting, order="independent")) for run in map(expect, records)]
+    )
+    stated = {row.name: row for row in build_rows(tmp_path)}
+    assert (stated["embeddings"].label, stated["embeddings"].cover.condition) == ("worse", "")
+    assert stated["embeddings"].behind[0] > rows["embeddings"].behind[0], "without the factor"  # type: ignore[index]
+
+
+def test_seeds_alone_speak_of_this_text(tmp_path: Path):
+    shutil.rmtree(made(tmp_path) / "counts")
+    row = next(row for row in build_rows(tmp_path) if row.name == "embeddings")
+    assert COLUMNS["label"].text(row) == f"worse {ON_THIS_TEXT}"
+    assert COLUMNS["label"].values(row)["label"] == f"worse {ON_THIS_TEXT}"
+
+
+def test_a_single_document_shows_nothing_and_the_first_line_says_so(tmp_path: Path):
+    for seed in (1, 2, 3):
+        for name, layer, dev, found in (("last", 6, 0.9, ALL), ("embeddings", 0, 0.5, FEW)):
+            make_record(
+                tmp_path, name, seed, dev + seed / 1000, 0.5, (layer,), sentences=found, documents=[1] * len(found)
+            )
+    rows = build_rows(tmp_path)
+    assert [row.label for row in rows] == ["undecided", "best"]
+    assert all(row.behind == [-1.0, 0.0] for row in rows)
+    assert "2 sentences" in first_line(tmp_path), "of the record"
+    assert "embeddings" not in str(recommend(rows)), "nothing is said of what a cheaper row would lose"
+
+
+def test_an_undecided_row_says_how_likely_it_is_within_the_margin(tmp_path: Path):
+    row = next(row for row in build_rows(made(tmp_path), 0.2) if row.name == "layer_3")
+    assert row.label == "undecided"
+    assert row.chance is not None
+    assert 0.02 < row.chance < 0.98
+    assert f"{100 * row.chance:.0f} %" in COLUMNS["label"].text(row)
+    assert COLUMNS["label"].values(row)["chance"] == row.chance
