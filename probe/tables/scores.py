@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probe.config import UserError, default_margin
+from probe.data.split import lines_of
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import ON_THIS_TEXT, effective_number, influence
 from probe.system.files import write_atomically
-from probe.system.format import closest
+from probe.system.format import closest, pluralize
 from probe.tables.figures import DEV, INK, Picture
 from probe.tables.formats import TextTable
 from probe.tables.labels import BEST, UNDECIDED, cheapest_within, conditional, label_of
@@ -55,25 +57,38 @@ def read_scores(file: Path) -> pandas.DataFrame:
 
     score: of a row on a unit of the text (a sentence, a task, a prompt) under a seed; higher is better. document: what
     a unit belongs to, because units of one vary together; of independent units the unit itself. cost: of a row, in any
-    unit. Raises UserError for a file that lacks a column, for what is no number, for a score that is there twice, and
-    for rows of unlike units.
+    unit. Raises UserError for a file that lacks a column, for a line with more or fewer fields than the header, for
+    what is no number, for a score that is there twice, and for rows of unlike units.
     """
     import pandas
 
+    reader = csv.reader((f"{line}\n" for line in lines_of(file)), skipinitialspace=True, strict=True)
+    lines: dict[int, list[str]] = {}
     try:
-        table = pandas.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--scores {file}: {str(error).strip().splitlines()[0]}.") from None
-    for name in ("row", "score"):
-        if name not in table:
-            hint = f" Is it {close!r}?" if (close := closest(name, map(str, table.columns))) else ""
+        for fields in reader:
+            if fields not in ([], [""]):
+                lines[reader.line_num] = fields
+    except csv.Error as error:
+        raise UserError(f"--scores {file}, line {reader.line_num}: {error}.") from None
+    header = [name.strip() for name in next(iter(lines.values()), [])]
+    for name in COLUMNS:
+        if (times := header.count(name)) > 1 or (not times and name in ("row", "score")):
+            hint = f" Is it {close!r}?" if not times and (close := closest(name, header)) else ""
             raise UserError(
-                f"--scores {file}: no column {name!r}.{hint} Columns are {', '.join(COLUMNS)}, with commas between."
+                f"--scores {file}: {f'{times} columns' if times else 'no column'} {name!r}.{hint} Columns are "
+                f"{', '.join(COLUMNS)}, with commas between."
             )
+    for number, fields in lines.items():
+        if len(fields) != len(header):
+            raise UserError(
+                f"--scores {file}, line {number}: {pluralize(len(fields), 'field')}, but the header has {len(header)}. "
+                'A comma separates two fields, also at the end of a line; a name with a comma stands in quotes: "a,b".'
+            )
+    table = pandas.DataFrame([*lines.values()][1:], [*lines][1:], header, dtype=str)
     for name in {"score", "cost"} & {*table}:
         numbers = pandas.to_numeric(table[name], errors="coerce")
         if len(bad := table.index[~np.isfinite(numbers)]):
-            raise UserError(f"--scores {file}, line {bad[0] + 2}: {name} is {table[name][bad[0]]!r}, no number.")
+            raise UserError(f"--scores {file}, line {bad[0]}: {name} is {table[name][bad[0]]!r}, no number.")
         table[name] = numbers
     if table.empty:
         raise UserError(f"--scores {file} has no scores.")
@@ -83,7 +98,7 @@ def read_scores(file: Path) -> pandas.DataFrame:
     if len(twice := table.index[table.duplicated(["row", "seed", "unit"])]):
         own = table.loc[twice[0]]
         raise UserError(
-            f"--scores {file}, line {twice[0] + 2}: a second score of row {own.row!r}, seed {own.seed!r}, unit "
+            f"--scores {file}, line {twice[0]}: a second score of row {own.row!r}, seed {own.seed!r}, unit "
             f"{own.unit!r}. Repeated measurements are seeds: number them in a column seed."
         )
     for name, of in (("cost", "row"), ("document", "unit")):

@@ -95,8 +95,30 @@ def test_scores_that_are_no_shares_need_a_margin_in_their_unit(tmp_path: Path):
         ("row,unit,score,document\na,x,1,d\nb,x,1,e\n", "'x'.*document"),
         ("row,score\na,1\na ,2\n", "line 3.*'a'"),
         ("", "scores.csv"),
+        ("row,seed,score\na,1,.9,.5\na,2,.9,.5\nb,1,.8,.7\nb,2,.8,.7\n", "line 2.*4.*3"),
+        ("row,seed,score\na,1,.9,\na,2,.9,\nb,1,.8,\nb,2,.8,\n", "line 2.*4.*3"),
+        ("row,seed,score\na,1,0.9\n\nb,1\n", "line 4.*2.*3"),
+        ("row,seed,score\na,1,0,9\n", "line 2.*4.*3"),
+        ('row,score\n"a,.9\nb,.8\n', "line"),
+        ('row,score\na,.9\n\n"b\nc",high\n', "line 5.*high"),
+        ("row,score,score\na,.9,.8\n", "2.*'score'"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str):
     with pytest.raises(UserError, match=told):
         read_scores(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffrow,score\r\na,.9\r\nb,.8\r\n",
+        '"row","score"\n\n"a", .9\n  \n"b",.8',
+        "row,score,,\na,.9,,\nb,.8,,\n",
+        "\n note , row , score\nx,a,.9\ny,b,.8\n",
+    ],
+    ids=["of a spreadsheet", "quoted", "empty columns", "blanks"],
+)
+def test_the_same_scores_are_read_however_they_are_written(tmp_path: Path, text: str):
+    table_read = read_scores(written(tmp_path, text))
+    assert dict(zip(table_read.row, table_read.score, strict=True)) == {"a": 0.9, "b": 0.8}
