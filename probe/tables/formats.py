@@ -57,7 +57,7 @@ class TextTable:
 
     def __post_init__(self) -> None:
         """Escapes what others may have named to do more in a terminal than be read."""
-        for texts in (*self.lines, self.first, self.above, self.advice, self.below):
+        for texts in (self.headers, *self.lines, self.first, self.above, self.advice, self.below):
             texts[:] = map(printable, texts)
 
     def render(self, form: str) -> str:
@@ -148,7 +148,7 @@ def task_tables(rows: Sequence[Row]) -> list[TextTable]:
     for groups in tasks_of_one_encoder(rows):
         headers, lines, caption = compare_tasks(groups)
         align_left = [name in ("task", "score", *headers[-2:]) for name in headers]
-        tables.append(TextTable(headers, lines, align_left, [caption], label=f"tab:tasks-{_label(groups[0])}"))
+        tables.append(TextTable(headers, lines, align_left, [caption], label=_label("tasks", groups[0])))
     return tables
 
 
@@ -165,15 +165,16 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         subject="Choices of layers as features:",
         bold=[i for i, row in enumerate(rows) if row.label == BEST],
         emphasised=[k for k, name in enumerate(names) if name in ("row", "dev")],
-        label=f"tab:{rows[0].setting.data}-{_label(rows)}",
+        label=_label(rows[0].setting.data, rows),
         ruled=[i for i, (a, b) in enumerate(pairwise(rows), 1) if (a.encoder, a.section) != (b.encoder, b.section)],
         first=[recommend(rows).text] if has_answer else [],
     )
 
 
-def _label(rows: Sequence[Row]) -> str:
-    """Returns a table's encoders as a part of its label in LaTeX."""
-    return "-".join(dict.fromkeys(re.sub(r"[^\w.-]", "-", short_name(row.setting.encoder)) for row in rows))
+def _label(subject: str, rows: Sequence[Row]) -> str:
+    """Returns a table's label in LaTeX, of its subject and its encoders, without what LaTeX would read as a command."""
+    encoders = dict.fromkeys(short_name(row.setting.encoder) for row in rows)
+    return "tab:" + re.sub(r"[^\w.-]", "-", "-".join([subject, *encoders]))
 
 
 def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -470,6 +470,15 @@ def test_latex_is_booktabs_and_escapes_what_latex_would_read(tmp_path: Path):
     assert "label{tab:demo-encoder}" in printed
 
 
+def test_a_corpus_is_no_command_in_a_label(tmp_path: Path):
+    for seed in (1, 2):
+        data = RecordedData(
+            "a\\input{x}\x1b\n&b.c-d_é", "spans", CorpusCounts(*[SplitCounts(None, 2, 10, spans=5)] * 3)
+        )
+        make_record(tmp_path, "last", seed, 0.8, 0.7, data=data)
+    assert re.findall(r"\\label\{(.*)\}", render(build_rows(tmp_path), "tex")) == ["tab:a-input-x----b.c-d_é-encoder"]
+
+
 def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
     counts = CorpusCounts(*[SplitCounts(None, 2, 10, tags=5)] * 3)
     for (row, layer), seed in itertools.product((("embeddings", 0), ("last", 5)), (1, 2)):
