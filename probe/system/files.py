@@ -79,8 +79,9 @@ def read_regular(file: Path) -> bytes:
 def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
     """Yields a temporary name next to `path`; the file or folder is synced and renamed when the block succeeds.
 
-    replace: if False, a file that another process wrote meanwhile stays. The file gets the umask's permissions, for any
-    writing library. If the block fails, the temporary file is removed, and so are those of killed processes.
+    replace: if False, a file that another process wrote meanwhile stays. The file, or each of the folder, gets the
+    umask's permissions, for any writing library. If the block fails, the temporary file is removed, and so are those of
+    killed processes.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
         if named := re.fullmatch(r"\.(.+)\.(\d+)\.[0-9a-f]{8}", left.name.removeprefix(f".{path.name}")):
@@ -88,10 +89,10 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         yield temporary
-        if temporary.is_file():
+        for file in filter(Path.is_file, (temporary, *temporary.rglob("*"))):
             with _where_possible():
-                temporary.chmod(0o666 & ~_umask())
-            with temporary.open("rb") as stream:
+                file.chmod(0o666 & ~_umask())
+            with file.open("rb") as stream:
                 os.fsync(stream.fileno())
         if replace or not path.exists():
             temporary.replace(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.system.files import DAY_S, read_regular, write_atomically
+from probe.system.files import DAY_S, read_regular, write_atomically, written_whole
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP])
@@ -65,3 +66,13 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path):
     for odd in (tmp_path / "link", tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         with pytest.raises(OSError, match="regular"):
             read_regular(odd)
+
+
+def test_files_of_a_folder_get_the_permissions_that_others_get(tmp_path: Path):
+    with written_whole(tmp_path / "model") as part:
+        (part / "weights").mkdir(parents=True)
+        for file in (part / "private", part / "weights" / "private"):
+            file.touch(mode=0o600)
+    write_atomically(tmp_path / "other", "x")
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.rglob("*") if file.is_file()}
+    assert len(modes) == 1
