@@ -6,10 +6,12 @@ To add a command, write a function in the `command.py` of its folder and add a l
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -77,9 +79,9 @@ def main() -> None:
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, "-m", "probe", *sys.argv[1:]])
     share_cores()
-    if sys.stdout.isatty():  # names and texts may be those of others; a file gets them as they are
-        write = sys.stdout.write
-        sys.stdout.write = lambda text: write(printable(text, "\n\t"))  # type: ignore[method-assign]
+    for stream, kept in ((sys.stdout, "\n\t"), (sys.stderr, "\n\t\r")):  # with \r, a progress bar is drawn anew
+        if stream.isatty():  # names and texts may be those of others; a file gets them as they are
+            stream.write = functools.partial(_write_printable, stream.write, kept)  # type: ignore[method-assign]
     if is_child():
         become_child()
     signal.signal(signal.SIGTERM, _stop)
@@ -101,6 +103,11 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder that was removed
         print(f"probe: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _write_printable(write: Callable[[str], int], kept: str, text: str) -> int:
+    """Writes a text with those characters escaped that a terminal acts on, but for those to keep."""
+    return write(printable(text, kept))
 
 
 def _stop(*_: object) -> NoReturn:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from support.commands import TINY, flip_a_bit, interpreted, python
+from support.commands import TINY, exit_code, flip_a_bit, interpreted, python
 from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 from support.records import make_record
@@ -338,3 +340,15 @@ def test_of_several_encoders_a_row_is_chosen_as_tables_name_it(tmp_path: Path):
     assert {run.encoder.name for run in choose_runs(tmp_path / "both", "last of bert", None)} == {"some/bert"}
     with pytest.raises(UserError, match="last of bert; last of roberta"):
         select_saved_probe(tmp_path / "both", "last", None)
+
+
+def test_a_name_is_escaped_on_stderr_if_that_is_a_terminal(
+    here: Callable, kept: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+):
+    Path("\x1b[31m.txt").write_text("Paris")
+    for is_terminal in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda told=is_terminal: told)
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert exit_code("tag", str(kept[0]), "\x1b[31m.txt") == 0
+        assert ("\x1b" in stream.getvalue()) != is_terminal
