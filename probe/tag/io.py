@@ -26,7 +26,7 @@ from probe.system.format import suggestion
 from probe.tables.rows import results_folder
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
-LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,8}")  # one word with a slash, or with an ending
+LIKE_A_FILE = re.compile(r"/|.\.[A-Za-z]{2,8}\Z")  # in one word: a slash, or an ending
 
 
 def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple[Path, RunRecord]:
@@ -75,7 +75,7 @@ def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
     elif os.path.exists(given):  # noqa: PTH110 - Path.exists raises for a text that is too long to be a path
         default = next(name for name, reader in READERS.items() if reader is reader_of(Path(given)))
         lines = list(lines_of(Path(given)))
-    elif LIKE_A_FILE.fullmatch(given):
+    elif given.split() == [given] and LIKE_A_FILE.search(given):
         raise UserError(f"{given}: there is no such file. If it is a text, not a file, give it on standard input (-).")
     else:
         lines, origin, how = given.split("\n"), "text", "text"

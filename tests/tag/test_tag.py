@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from safetensors import safe_open
 from support.commands import TINY, exit_code, flip_a_bit, interpreted, python
 from support.facts import names
-from support.inputs import overrides, small_corpus, write_columns
+from support.inputs import data_config, overrides, small_corpus, write_columns
 from support.records import make_record
 
 from probe.config import UserError
@@ -28,7 +30,7 @@ from probe.runs.records import load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
-from probe.tag.io import read_running, select_saved_probe
+from probe.tag.io import read_running, read_untagged, select_saved_probe
 from probe.vectors import words
 from probe.verify.checks import check_files
 from probe.verify.reruns import choose_runs
@@ -352,3 +354,12 @@ def test_a_name_is_escaped_on_stderr_if_that_is_a_terminal(
         monkeypatch.setattr(sys, "stderr", stream)
         assert exit_code("tag", str(kept[0]), "\x1b[31m.txt") == 0
         assert ("\x1b" in stream.getvalue()) != is_terminal
+
+
+@pytest.mark.parametrize("end", ["", "\n", " b"])
+def test_a_long_text_of_slashes_or_dots_is_looked_at_in_time_that_grows_with_it(end: str):
+    for text in ("a/" * 400_000 + end, "a.bc" * 200_000 + "." + end):
+        began = time.process_time()
+        with contextlib.suppress(UserError):
+            read_untagged(text, data_config(None), None)
+        assert time.process_time() - began < 20
