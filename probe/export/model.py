@@ -12,18 +12,23 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 import transformers
 from safetensors.torch import save
+from transformers.pipelines.token_classification import AggregationStrategy
 
 from probe.config import Config, UserError
+from probe.data.running_text import split_text
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import cut_config, hidden_states, load_model, trial_texts
+from probe.encoders.pieces import cut
 from probe.export.export import new_folder, write_sentences
 from probe.probes.combine import combine_stored
 from probe.probes.kinds import describe_probe
@@ -43,7 +48,29 @@ from probe.tag.tagging import Reader
 
 EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
 SPEED_TEXTS, SPEED_TIMES = 32, 6
+FIRST = AggregationStrategy.FIRST
 Texts: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # ids, mask, segment ids
+SAMPLE = "\"Ana\" (born in Paris) met U.S. co-founders' friends in Zürich/東京: don't! £3.50."
+# How transformers alone tags with a model that has a classifier: a text whose words its pipeline finds, or words.
+PIPELINE = """
+from transformers import pipeline
+
+tag = pipeline("token-classification", "{name}", aggregation_strategy="first")
+"""
+WORDS = """
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForTokenClassification.from_pretrained("{name}")
+text = BertNormalizer(False, True, False, False).normalize_str("Angela Merkel came to Paris.")
+words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
+pieces = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+best = model(**pieces).logits[0].argmax(-1).tolist()
+first = {{number: at for at, number in reversed([*enumerate(pieces.word_ids())])}}
+tags = [(word, model.config.id2label[best[first[number]]]) for number, word in enumerate(words)]
+"""
 States: TypeAlias = tuple[torch.Tensor, ...]  # of layer 0 and following, each (B, P, H)
 
 
@@ -66,7 +93,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         cut, blocks = _cut(encoder, whole, texts, measured)
         served = _with_classifier(cut, texts, record, tagger, normalization) if blocks == deepest else None
         (served or cut).save_pretrained(part)
-        encoder.tokenizer.save_pretrained(part)
+        _save_tokenizer(encoder.tokenizer, part)
         for path in (file, weights_path(file)):
             (part / path.parent.name).mkdir()
             shutil.copyfile(path, part / path.parent.name / path.name)
@@ -77,11 +104,13 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
         speeds = [_pieces_per_second(model, texts) for model in (whole, cut)]
         sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, cut)]
-        card = _card(record, row, blocks, served is not None, sizes, speeds, target.name)
+        usage = _usage(part, served, made) if served else None
+        card = _card(record, row, blocks, usage, sizes, speeds, target.name)
         write_atomically(part / "README.md", card)
     log(f"{record.label}: {blocks} of {encoder.num_layers} blocks, {sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M "
         f"weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder")  # fmt: skip
-    log(f"{type(served or cut).__name__} in {target}" + (", for a pipeline of transformers" if served else ""))
+    told = {PIPELINE: ", for a pipeline of transformers", WORDS: f", for transformers as {target / 'README.md'} shows"}
+    log(f"{type(served or cut).__name__} in {target}{told.get(usage or '', '')}")
 
 
 def export_text(
@@ -175,6 +204,42 @@ def _with_classifier(
     return model if (scores - expected).norm() <= EQUAL * expected.norm() else None
 
 
+def _save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Saves a tokenizer so that transformers loads it as it cuts words here.
+
+    Its class would make it anew from its vocabulary, in some classes without the space before each word.
+    """
+    tokenizer.save_pretrained(folder)
+    if tokenizer.is_fast:
+        file = folder / "tokenizer_config.json"
+        read_as_is = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": tokenizer.model_input_names}
+        write_json(file, json.loads(file.read_text(encoding="utf-8")) | read_as_is)
+
+
+def _usage(folder: Path, model: Any, made: Encoder) -> str | None:
+    """Returns the call of transformers that reads a sample with punctuation as this package does: PIPELINE or WORDS.
+
+    A pipeline finds the words of running text for some tokenizers only. None: neither call does.
+    """
+    words = split_text(SAMPLE, "sample")
+    ids = [*made.special.prefix, *(piece for word in cut(made.tokenizer, words) for piece in word)]
+    ids += made.special.suffix
+    usage = None
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        if tokenizer.is_fast and tokenizer(words, is_split_into_words=True)["input_ids"] == ids:
+            usage = WORDS
+        pipe: Any = transformers.pipeline("token-classification", model=model, tokenizer=tokenizer)
+        read = tokenizer(SAMPLE, return_offsets_mapping=True, return_special_tokens_mask=True)
+        offsets, is_special = read["offset_mapping"], read["special_tokens_mask"]
+        scores = np.zeros((len(offsets), model.config.num_labels))
+        found = pipe.gather_pre_entities(SAMPLE, read["input_ids"], scores, offsets, is_special, FIRST)
+        spans = [SAMPLE[word["start"] : word["end"]] for word in pipe.aggregate_words(found, FIRST)]
+        return PIPELINE if (read["input_ids"], spans) == (ids, words) else usage
+    except Exception:  # whatever a tokenizer raises that has no words or offsets
+        return usage
+
+
 def _pieces_per_second(model: Any, texts: Texts) -> float:
     """Measures an encoder's speed on the CPU."""
     ids, types = texts[0][:1].repeat(SPEED_TEXTS, 1), None if texts[2] is None else texts[2][:1].repeat(SPEED_TEXTS, 1)
@@ -187,7 +252,13 @@ def _pieces_per_second(model: Any, texts: Texts) -> float:
 
 
 def _card(
-    record: RunRecord, row: Row | None, blocks: int, is_standard: bool, sizes: list[int], speeds: list[float], name: str
+    record: RunRecord,
+    row: Row | None,
+    blocks: int,
+    usage: str | None,
+    sizes: list[int],
+    speeds: list[float],
+    name: str,
 ) -> str:
     """Writes the model card."""
     dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.score
@@ -211,11 +282,9 @@ def _card(
     if row is not None and row.behind:
         behind = f"at most {percent(abs(row.behind[0]))} points behind the truly best of its table (95 % confidence)"
         lines.insert(-2, f"- Over {row.n} seeds the row has dev {score} {percent(row.dev_mean)} and lies {behind}.")
-    if is_standard:
-        lines.append(
-            "\n```python\nfrom transformers import pipeline\n\n"
-            f'tag = pipeline("token-classification", "{name}", aggregation_strategy="first")\n```'
-        )
+    if usage:
+        lines.append(f"\n```python\n{usage.format(name=name).lstrip()}```")
+        lines.append("\nThere, a text must fit the encoder. Here, longer ones are read in windows:")
     text = '["Angela Merkel came to Paris."]'
     lines.append(
         f'\n```python\nimport probe\n\nmodel = probe.load("{name}")\nmodel.tag({text})\nmodel.features({text})\n```\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from support.commands import TINY
+from support.commands import TINY, python
 from support.families import FAMILIES
-from support.inputs import overrides
+from support.inputs import overrides, write_splits
 
 import probe
 from probe.config import UserError
@@ -97,6 +98,43 @@ def test_transformers_alone_gives_the_scores_of_the_probe(
             expected[at] = label[2:]
         at += len(word) + 1
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "has_pipeline"),
+    [("distilbert", True), ("roberta", False), ("xlm-roberta", False), ("qwen3", False), ("llama-3", False)],
+)
+def test_the_call_of_the_model_card_gives_the_same_tags_without_this_package(
+    typed: Callable, tmp_path: Path, family: str, has_pipeline: bool
+):
+    for part in FAMILIES[family]():
+        for weights in getattr(part, "parameters", list)():
+            weights.data *= 1 if weights.dim() == 1 else 15  # so that words differ
+        part.save_pretrained(tmp_path / "encoder")
+    norm = "each" if family in ("qwen3", "llama-3") else "last"
+    learns = ("probe.num_layers=0", "probe.max_epochs=20", "probe.learning_rate=0.3")
+    settings = (*learns, "features.dtype=float32", f"features.final_norm={norm}")
+    words = random.Random(0).choices(["paris B-LOC", "may O", "be O", "nice O", ", O", ". O"], k=1200)
+    sentences = ["\n".join(words[at : at + 5]) + "\n\n" for at in range(0, len(words), 5)]
+    write_splits(tmp_path, **{name: "".join(sentences[at::3]) for at, name in enumerate(("train", "dev", "test"))})
+    results = kept(tmp_path / "encoder", tmp_path, *settings)
+    told = typed("export", str(results), "--model", "model")
+    assert told.returncode == 0
+    text = '(paris), "may" be: paris.'
+    pairs = probe.load("model").tag([text])[0]
+    assert len({tag for _, tag in pairs}) > 1, "else any call would give the same"
+    call = (Path("model") / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    assert ("pipeline" in call) == ("pipeline" in told.stdout) == has_pipeline
+    call = call.replace('"Angela Merkel came to Paris."', repr(text))
+    shown = f"[[g['start'], g['end'], g['entity_group']] for g in tag({text!r})]" if has_pipeline else "tags"
+    done = python(f"import json, sys\nsys.modules['probe'] = None\n{call}print(json.dumps({shown}))")
+    found, at = json.loads(done.stdout), 0
+    if not has_pipeline:
+        assert found == [list(pair) for pair in pairs]
+        return
+    for word, tag in pairs:
+        at = text.index(word, at)
+        assert [kind for first, last, kind in found if first <= at < last] == [tag[2:]] * (tag != "O"), word
 
 
 @pytest.mark.parametrize(
