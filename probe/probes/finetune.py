@@ -5,20 +5,21 @@ tenth of the updates and then falls to zero, dropout, a linear layer on the piec
 result has the weights of the epoch that is best on dev.
 
 After each epoch the training state is written to a file, and each epoch has its own random seed. So a resumed training
-gives the same bits as an uninterrupted one.
+gives the same bits as an uninterrupted one. The file ends with the checksum of all before it.
 
 B windows in a batch, P pieces, W words, H hidden size, C labels.
 """
 
 from __future__ import annotations
 
-import pickle
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
 from torch import Tensor, nn
 
 from probe.config import Config
@@ -31,7 +32,7 @@ from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
 from probe.probes.training import Progress, labels_of, make_deterministic, refuse_divergence, tags_of
 from probe.system.bfloat16 import kernels, resolve_precision
-from probe.system.files import canonical, to_jsonable, written_whole
+from probe.system.files import canonical, open_regular, to_jsonable, written_whole
 from probe.system.format import duration, reason_of
 from probe.system.machine import resolve_device, to_device
 from probe.system.provenance import hardware, versions
@@ -41,6 +42,7 @@ WEIGHT_DECAY = 0.01
 INITIAL_STD = 0.02  # of the linear layer, as in BERT's own layers
 AT_ONCE = 2048  # pieces, padding included, in one forward pass: bounds the memory
 LOG_EVERY_S = 15
+CHECKSUM_BYTES = 16
 
 
 class TaggedText:
@@ -133,16 +135,18 @@ def fine_tune(
 ) -> FineTuned:
     """Trains for max_epochs, resuming from `checkpoint` if possible. Returns the model with its best epoch's weights.
 
-    `headline` scores gold and predicted tags. checkpoint: the file for each epoch's state, ignored if its `made_by`
-    differs. `log` gets a line per epoch, and further lines within a long epoch. The same seed and number of threads
-    give the same bits. Raises UserError for a loss that is not finite.
+    `headline` scores gold and predicted tags. checkpoint: the file for each epoch's state, ignored if it is damaged or
+    its `made_by` differs. `log` gets a line per epoch, and further lines within a long epoch. The same seed and number
+    of threads give the same bits. Raises UserError for a loss that is not finite.
     """
-    torch.manual_seed(cfg.seed)
-    tuned, epochs = FineTuned(cfg, encoder, labels, device), int(cfg.probe.max_epochs)
-    optimizer, rates = optimizer_of(tuned, cfg, train)
-    parts = {"weights": tuned, "optimizer": optimizer, "rates": rates}
+    epochs = int(cfg.probe.max_epochs)
+    parts = _begin(cfg, encoder, train, labels, device)
     if _resume(parts, checkpoint, made_by):
-        log(f"resumes after epoch {len(tuned.progress.curve)} of {epochs}")
+        log(f"resumes after epoch {len(parts['weights'].progress.curve)} of {epochs}")
+    elif checkpoint.exists():
+        log(f"begins anew: {checkpoint} is damaged, or of other software or hardware")
+        parts = _begin(cfg, encoder, train, labels, device)  # a part of the old state may be in it
+    tuned, optimizer, rates = parts["weights"], parts["optimizer"], parts["rates"]
     for epoch in range(len(tuned.progress.curve) + 1, epochs + 1):
         seed = (cfg.seed * 1_000_003 + epoch - 1) % 2**63
         torch.manual_seed(seed)
@@ -169,6 +173,9 @@ def fine_tune(
         try:
             with written_whole(checkpoint) as temporary:
                 torch.save(state | {"made_by": made_by, "progress": vars(tuned.progress)}, temporary)
+                checksum = _checksum(temporary)
+                with temporary.open("ab") as stream:
+                    stream.write(checksum)
         except (OSError, RuntimeError) as error:  # training continues; torch raises its own error on a full disk
             log(f"the checkpoint cannot be written: {reason_of(error)}")
     tuned.load_state_dict(tuned.progress.best_weights)
@@ -215,19 +222,45 @@ def optimizer_of(tuned: FineTuned, cfg: Config, train: TaggedText) -> tuple[torc
     return optimizer, transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * updates), updates)
 
 
+def _begin(cfg: Config, encoder: Encoder, train: TaggedText, labels: list[str], device: str) -> dict[str, Any]:
+    """Returns what is trained, the optimizer and its learning rates, as before the first epoch."""
+    torch.manual_seed(cfg.seed)
+    tuned = FineTuned(cfg, encoder, labels, device)
+    optimizer, rates = optimizer_of(tuned, cfg, train)
+    return {"weights": tuned, "optimizer": optimizer, "rates": rates}
+
+
 def _resume(parts: dict[str, Any], checkpoint: Path, made_by: str) -> bool:
-    """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did."""
+    """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did.
+
+    If it did not, a part of the state may have been restored.
+    """
     tuned = parts["weights"]
     try:
+        with open_regular(checkpoint) as stream:
+            stream.seek(-CHECKSUM_BYTES, os.SEEK_END)
+            checksum = stream.read()
+        if _checksum(checkpoint, CHECKSUM_BYTES) != checksum:
+            return False
         state = torch.load(checkpoint, map_location=tuned.device, weights_only=True)
         if state["made_by"] != made_by:
             return False
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
         tuned.progress = Progress(**state["progress"])
-    except (OSError, EOFError, RuntimeError, KeyError, pickle.UnpicklingError):
-        return False  # none yet, or damaged: the epochs in it are trained again
-    for name, part in parts.items():
-        part.load_state_dict(state[name])
+    except Exception:  # none yet, or anything else in its place
+        return False
     return True
+
+
+def _checksum(file: Path, left_out: int = 0) -> bytes:
+    """Hashes a file, but for so many bytes at its end."""
+    state, remaining = xxhash.xxh3_128(), file.stat().st_size - left_out
+    with file.open("rb") as stream:
+        while part := stream.read(min(remaining, 2**20)):
+            state.update(part)
+            remaining -= len(part)
+    return state.digest()
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:

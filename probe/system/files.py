@@ -20,11 +20,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from probe.system.format import closest
 
 SHORT_KEY = 10  # characters of a key in file names and tables
+MOST_OF_A_NOTE = 2**16
 DAY_S = 86_400  # the writer of a half-written file that was not modified for so long no longer runs
 REFUSED = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)  # by file systems that cannot do it
 
@@ -68,11 +69,23 @@ def to_jsonable(value: Any) -> Any:
     return [to_jsonable(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def read_regular(file: Path) -> bytes:
-    """Reads a file of a folder that others may have written. Raises OSError for a link, and for what has no end."""
+def open_regular(file: Path) -> BinaryIO:
+    """Opens a file of a folder that others may have written. Raises OSError for a link, and for what has no end."""
     if not stat.S_ISREG(file.lstat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(file))
-    return file.read_bytes()
+    return file.open("rb")
+
+
+def read_regular(file: Path) -> bytes:
+    """Reads such a file whole."""
+    with open_regular(file) as stream:
+        return stream.read()
+
+
+def read_note(file: Path) -> str:
+    """Reads a short text from such a file, at most MOST_OF_A_NOTE bytes of it; what is no UTF-8 is replaced."""
+    with open_regular(file) as stream:
+        return stream.read(MOST_OF_A_NOTE).decode(errors="replace")
 
 
 @contextlib.contextmanager

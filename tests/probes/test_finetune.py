@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import os
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+import xxhash
 from support.inputs import features_config, run_config
 
 from probe.config import ProbeConfig
@@ -82,13 +86,55 @@ def test_stopped_after_any_epoch_it_comes_to_the_same_bits(tiny_encoder: Encoder
         (tmp_path / name).mkdir()
     alone = tuned(tiny_corpus, tiny_encoder, tmp_path / "alone", batch_size=8, dropout=0.3)
 
-    def stop_at_an_epoch(line: str) -> None:
-        raise KeyboardInterrupt
+    for epoch in (2, 3):  # after the first one, and after the second
 
-    for _ in range(2):  # after the first epoch, and after the second
+        def stop(line: str, at: str = f"epoch {epoch} ") -> None:
+            if line.startswith(at):
+                raise KeyboardInterrupt
+
         with pytest.raises(KeyboardInterrupt):
-            tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", stop_at_an_epoch, batch_size=8, dropout=0.3)
-    ours = tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", batch_size=8, dropout=0.3)
+            tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", stop, batch_size=8, dropout=0.3)
+    lines: list[str] = []
+    ours = tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", lines.append, batch_size=8, dropout=0.3)
+    assert "after epoch 2 of 3" in lines[0]
+    assert not any(line.startswith("epoch 2 ") for line in lines)
     assert [point["loss"] for point in ours.progress.curve] == [point["loss"] for point in alone.progress.curve]
-    weights = alone.state_dict()
-    assert all(torch.equal(value, weights[name]) for name, value in ours.state_dict().items())
+    assert same_bits(ours, alone)
+
+
+def same_bits(one: FineTuned, other: FineTuned) -> bool:
+    weights = other.state_dict()
+    return all(torch.equal(value, weights[name]) for name, value in one.state_dict().items())
+
+
+def test_a_checkpoint_with_a_flipped_bit_or_other_content_is_not_resumed(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    checkpoint, lines = tmp_path / "kept.pt", list[str]()
+    alone = tuned(tiny_corpus, tiny_encoder, tmp_path)
+    kept = checkpoint.read_bytes()
+    choose = random.Random(1)
+    bad = [kept[:-1], kept + b"x", b"", b"x" * 40, with_checksum([1]), with_checksum({"made_by": "here"})]
+    for _ in range(12):
+        at = choose.randrange(len(kept))
+        bad.append(kept[:at] + bytes([kept[at] ^ 1 << choose.randrange(8)]) + kept[at + 1 :])
+    state = torch.load(io.BytesIO(kept), weights_only=True)
+    state["weights"]["classifier.bias"] = state["weights"]["classifier.bias"][1:]  # only found when all else is loaded
+    for content in (*bad, with_checksum(state)):
+        checkpoint.write_bytes(content)
+        lines.clear()
+        assert same_bits(tuned(tiny_corpus, tiny_encoder, tmp_path, lines.append), alone)
+        assert [str(checkpoint) in line for line in lines[:2]] == [True, False]
+        assert any(line.startswith("epoch 1 of 3 ") for line in lines)
+    checkpoint.unlink()
+    os.mkfifo(checkpoint)
+    assert same_bits(tuned(tiny_corpus, tiny_encoder, tmp_path, lines.append), alone)
+    lines.clear()
+    assert same_bits(tuned(tiny_corpus, tiny_encoder, tmp_path, lines.append), alone)
+    assert lines == ["resumes after epoch 3 of 3"], "the checkpoint took the FIFO's place"
+
+
+def with_checksum(state: object) -> bytes:
+    stream = io.BytesIO()
+    torch.save(state, stream)
+    return stream.getvalue() + xxhash.xxh3_128_digest(stream.getvalue())
