@@ -47,6 +47,9 @@ COMMANDS: dict[str, Command] = {
     "export": Command("export", "write features as files, or a row as a model to deploy"),
 }
 
+# By `kill`; when the terminal closes; by a scheduler before it takes the machine away or the time is over.
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
 HELP = """\
 usage: probe [COMMAND] [options] [setting=value ...]
 
@@ -84,9 +87,9 @@ def main() -> None:
             stream.write = functools.partial(_write_printable, stream.write, kept)  # type: ignore[method-assign]
     if is_child():
         become_child()
-    signal.signal(signal.SIGTERM, _stop)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # which `nohup` sets
-        signal.signal(signal.SIGHUP, _stop)
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # which `nohup` sets for SIGHUP
+            signal.signal(number, _stop)
     try:
         sys.exit(dispatch(sys.argv[1:]))
     except UserError as error:
@@ -111,8 +114,9 @@ def _write_printable(write: Callable[[str], int], kept: str, text: str) -> int:
 
 
 def _stop(*_: object) -> NoReturn:
-    """Stops at `kill` or when the terminal closes, as at Ctrl-C, with the jobs that were started."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would disturb the first
+    """Stops as at Ctrl-C, with the jobs that were started."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)  # a second one would disturb the first
     raise KeyboardInterrupt
 
 

@@ -14,7 +14,7 @@ from probe.config import Config, UserError
 from probe.data.warnings import WARNING
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
-from probe.runs.slurm import SETTING, number_of
+from probe.runs.slurm import SETTING, number_of, work_s
 from probe.system.files import short, why_not_writable
 from probe.system.format import duration, first_few, pluralize
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
@@ -77,8 +77,8 @@ def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] |
         fewest = min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs)
         runs.append((epoch_s * fewest, epoch_s * schedule.max_epochs))
         epochs += [fewest, schedule.max_epochs]
-    settings, jobs = ("array", "cpus_per_task", "gpus_per_node", "timeout_min"), frozen[0].cfg.jobs
-    workers, cores, cards, minutes = (number_of(launcher or {}, name) for name in settings)
+    settings, jobs = ("array", "cpus_per_task", "gpus_per_node"), frozen[0].cfg.jobs
+    workers, cores, cards = (number_of(launcher or {}, name) for name in settings)
     here = side_by_side(jobs, len(gpus()) if device == "cuda" else 0)
     at_once = min(len(runs), here if launcher is None else max(1, workers) * side_by_side(jobs, cards, cores))
     both = [max(sum(seconds) / at_once, *seconds) for seconds in zip(*runs, strict=True)]
@@ -86,11 +86,13 @@ def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] |
     ends = f"runs take {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
     if launcher is None:
         return [f"to train: {time}; {ends}"]
-    needed = fill_s / max(1, workers) + both[1]
+    needed, limit = fill_s / max(1, workers) + both[1], number_of(launcher, "timeout_min")
+    useful = work_s(launcher)
+    enough = math.ceil((needed / ENOUGH + 60 * limit - useful) / 60)
     return [
         f"to train at the speed of this {device}: {time}; {ends}",
-        f"{WARNING * (needed > ENOUGH * 60 * minutes)}a worker takes up to {duration(needed)} and ends after "
-        f"{minutes} min ({SETTING}timeout_min={math.ceil(needed / ENOUGH / 60)} is enough); the same command continues",
+        f"{WARNING * (needed > ENOUGH * useful)}a worker takes up to {duration(needed)} and ends after "
+        f"{limit} min ({SETTING}timeout_min={enough} is enough); the same command continues",
     ]
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
-from probe.runs.slurm import submit, without_launcher
+from probe.runs.slurm import submit, without_launcher, work_s
 from probe.settings import config_of, configs_of
+from probe.system.format import duration
 from probe.system.grouping import group_by
 from probe.system.processes import is_child
 
@@ -69,6 +70,7 @@ def train(arguments: list[str]) -> int:
         print(
             f"Submitted as job {job}. To stop it: scancel {job}. To look: probe sweep-status {shlex.quote(str(folder))}"
         )
+        print(f"A worker has {duration(work_s(launcher))}, then it frees its run; the same command continues.")
         return 0
     if is_sweep:
         return _train_sweep(configs, command)

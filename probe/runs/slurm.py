@@ -1,11 +1,13 @@
 """Submits a sweep to SLURM as an array of workers: hydra/launcher=slurm. submitit, which Hydra's plugin uses, submits.
 
-Each worker is the command itself, and shares its runs by the results folder.
+Each worker is the command itself, and shares its runs by the results folder. SLURM tells it that its time is nearly
+over, and it frees its run. submitit would kill it then, so submitit's process becomes the worker.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +15,9 @@ from pathlib import Path
 from probe.config import UserError
 
 LAUNCHER, SETTING = "hydra/launcher=slurm", "hydra.launcher."
-DEFAULTS = {"array": "4", "timeout_min": "5", "cpus_per_task": "1"}  # the last two are submitit's
+DELAY = "slurm_signal_delay_s"  # so long before the end a worker is told to stop; submitit's name
+DEFAULTS = {"array": "4", "timeout_min": "120", DELAY: "30", "cpus_per_task": "1"}  # the last one is submitit's
+EARLIER_S = 60  # SLURM may send a signal so much earlier than asked for
 
 
 def without_launcher(overrides: Sequence[str]) -> tuple[list[str], dict[str, str] | None]:
@@ -32,28 +36,42 @@ def number_of(given: Mapping[str, str], name: str) -> int:
     return int(value)
 
 
+def work_s(given: Mapping[str, str]) -> int:
+    """Returns the seconds that a worker surely has until it is told to stop. Raises UserError if there are none."""
+    minutes, delay = number_of(given, "timeout_min"), number_of(given, DELAY)
+    if (seconds := 60 * minutes - delay - EARLIER_S) <= 0:
+        least = (delay + EARLIER_S) // 60 + 1
+        raise UserError(
+            f"{SETTING}timeout_min={minutes} leaves no time: SLURM tells a worker to stop up to {delay + EARLIER_S} s "
+            f"before its end. Use {least} or more."
+        )
+    return seconds
+
+
 def submit(arguments: Sequence[str], given: Mapping[str, str], results_dir: Path, is_trial: bool = False) -> str:
     """Submits `hydra.launcher.array` workers and returns the job's number.
 
     given: submitit's parameters, such as timeout_min, mem_gb, cpus_per_task and slurm_partition. is_trial: submits
-    nothing. Raises UserError for other parameters, and without submitit or SLURM.
+    nothing. Raises UserError for other parameters, for a time that is too short, and without submitit or SLURM.
     """
     if importlib.util.find_spec("submitit") is None:
         raise UserError(f"{LAUNCHER} needs submitit: pip install 'layer-probe[slurm]'.")
     from submitit import AutoExecutor
-    from submitit.helpers import CommandFunction
 
     workers = max(1, number_of(given, "array"))
+    work_s(given)
+    times = {name: number_of(given, name) for name in ("timeout_min", DELAY)}
     try:
         executor = AutoExecutor(results_dir / "logs" / "slurm", cluster="slurm")
         executor.update_parameters(
             **{name: int(value) if value.isdecimal() else value for name, value in given.items() if name != "array"}
+            | times
         )
         if is_trial:
             return ""
         with executor.batch():
-            worker = CommandFunction([sys.executable, "-m", "probe", *arguments])
-            jobs = [executor.submit(worker) for _ in range(workers)]
+            worker = [sys.executable, "-m", "probe", *arguments]
+            jobs = [executor.submit(os.execv, sys.executable, worker) for _ in range(workers)]
     except (NameError, ValueError, RuntimeError, OSError) as error:
         raise UserError(f"{LAUNCHER}: {' '.join(str(error).split())}") from None
     return jobs[0].job_id.partition("_")[0]

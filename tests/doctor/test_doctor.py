@@ -288,7 +288,7 @@ def test_for_a_cluster_the_plan_is_there_without_a_gpu_here_and_a_workers_time_i
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     sweep = ["doctor", "-m", "layers=last,embeddings", "seed=1,2,3", *inputs, "device=cuda", "probe.max_epochs=40"]
     slurm = ["hydra/launcher=slurm", "hydra.launcher.array=3", "hydra.launcher.cpus_per_task=2"]
-    done = typed(*sweep, *slurm)
+    done = typed(*sweep, *slurm, "hydra.launcher.timeout_min=5")
     assert {"data", "encoder", "device", "results", "cost"} == {*parts(done.stdout, "ok")} - {"slurm"}
     names(done.stdout, "6 runs", "1 store", "6 at once", "device=cuda")
     found = re.search(r"WARNING: .*5 min \(hydra.launcher.timeout_min=(\d+)", done.stdout)

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 from support.commands import TINY
+from support.facts import names
 
 from probe.cli import dispatch
 from probe.config import UserError
+from probe.runs.progress import status_of
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scancel")
 CONF = """
@@ -122,6 +124,37 @@ def test_workers_of_an_array_share_a_sweep_and_one_that_is_killed_is_replaced(
     wait_until(lambda: not told("squeue", "-h", "-j", job, "-o", "%i"), "the end of the array", 300)
     assert len(list((out / "records").iterdir())) == 4, "by the other worker"
     assert (out / "table.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("slurm")
+def test_a_worker_frees_its_run_before_its_time_is_over(
+    tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    logs, long = tmp_path / "out/logs", ["probe=linear", "probe.max_epochs=100000", "probe.patience=100000"]
+    sweep = ["-m", *inputs, *long, "layers=last", "seed=1,2", "jobs=2", f"results_dir={tmp_path / 'out'}"]
+    assert dispatch([*sweep, "hydra/launcher=slurm", "hydra.launcher.array=1", "hydra.launcher.timeout_min=2"]) == 0
+    job = capsys.readouterr().out.split("as job ")[1].split(".")[0]
+    wait_until(lambda: len(list(logs.glob("*.attempts.txt"))) == 2, "both runs")
+    wait_until(lambda: not told("squeue", "-h", "-j", job, "-o", "%i"), "the end of its time", 240)
+    assert not list(logs.glob("*.attempts.txt"))
+    now = status_of(tmp_path / "out")
+    assert (len(now.waiting), len(now.died), len(now.failed), len(now.running)) == (2, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "least"), [(["timeout_min=1"], "2"), (["timeout_min=5", "slurm_signal_delay_s=240"], "6")]
+)
+def test_a_time_that_leaves_none_for_work_is_refused(
+    tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch, typed: list[str], least: str
+):
+    pytest.importorskip("submitit")
+    monkeypatch.setattr("shutil.which", lambda program, **_: f"/bin/{program}")
+    settings = [f"hydra.launcher.{one}" for one in typed]
+    with pytest.raises(UserError) as error:
+        dispatch(["-m", *inputs, f"results_dir={tmp_path}", "seed=1,2", "hydra/launcher=slurm", *settings])
+    names(str(error.value), settings[0], least)
 
 
 def test_what_submitit_does_not_know_is_refused(tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch):

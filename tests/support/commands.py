@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.cli import main
+from probe.cli import STOPS, main
 from probe.runs.plan import forget_inputs
 
 TINY = [
@@ -75,14 +75,15 @@ def python(code: str, *arguments: str, **env: str) -> subprocess.CompletedProces
 
 def exit_code(*arguments: str) -> int:
     """Runs `probe` in this process, which has imported what it needs."""
-    on_kill = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in STOPS}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["probe", *arguments])
         try:
             with pytest.raises(SystemExit) as ended:
                 main()
         finally:
-            signal.signal(signal.SIGTERM, on_kill)
+            for number, handler in before.items():
+                signal.signal(number, handler)
     assert isinstance(ended.value.code, int)
     return ended.value.code
 

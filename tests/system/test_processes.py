@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,18 @@ def living_workers_of(process: Process) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP])
-def test_a_sweeps_workers_end_with_it_and_release_the_store(inputs: list[str], tmp_path: Path, how: int):
+@pytest.mark.parametrize(
+    ("how", "to"),
+    [
+        (signal.SIGKILL, os.kill),  # it alone, not its children
+        (signal.SIGHUP, os.kill),
+        (signal.SIGUSR1, os.kill),
+        (signal.SIGUSR2, os.killpg),  # as SLURM does
+    ],
+)
+def test_a_sweeps_workers_end_with_it_and_release_the_store_and_their_runs(
+    inputs: list[str], tmp_path: Path, how: int, to: Callable[[int, int], None]
+):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
     sweep += ["probe.max_epochs=5000", "probe.patience=5000"]
     process = interpreter(*sweep, cwd=tmp_path)
@@ -69,11 +80,12 @@ def test_a_sweeps_workers_end_with_it_and_release_the_store(inputs: list[str], t
     (lock,) = (tmp_path / "cache").glob("*/.in-use")
     assert FileLock(lock, exclusive=True).busy
     assert len(living_workers_of(process)) == 2
-    os.kill(process.pid, how)  # it alone, not its children
+    to(process.pid, how)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
-    assert ("probe: stopped" in errors) == (how == signal.SIGHUP)
+    assert ("probe: stopped" in errors) == (how != signal.SIGKILL)
     assert wait_until(lambda: not living_workers_of(process))
+    assert len(list(logs.glob("*.attempts.txt"))) == (2 if how == signal.SIGKILL else 0), "what counts as died"
     with FileLock(lock, exclusive=True) as hold:
         assert hold.held
 
