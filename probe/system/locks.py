@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
+from probe.system.files import open_regular
 from probe.system.processes import LOOK_EVERY_S
 
 
@@ -50,7 +51,14 @@ class FileLock(contextlib.AbstractContextManager["FileLock"]):
 
 def try_lock(path: Path) -> FileIO | None:
     """Returns the file, open and locked; None if another process holds it. Without locks, it is only opened."""
-    stream = FileIO(path, "a")
+    try:
+        stream = FileIO(path, "a")
+    except PermissionError:
+        if not path.exists():  # it is the folder that may not be written
+            raise
+        if not os.access(path, os.R_OK):
+            return None
+        stream = FileIO(path)  # of another user, whose process may be over
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         is_busy = False
@@ -84,7 +92,7 @@ def alone(path: Path) -> Iterator[None]:
 def is_locked(path: Path) -> bool:
     """Returns whether another process holds the file's lock exclusively."""
     try:
-        with path.open() as stream:
+        with open_regular(path) as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return isinstance(error, BlockingIOError)

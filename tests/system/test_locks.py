@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from support.commands import as_nobody
 
-from probe.system.locks import FileLock, wait_for_lock
+from probe.system.locks import FileLock, try_lock, wait_for_lock
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come as the file is opened
@@ -58,3 +59,21 @@ def test_a_waiter_gets_the_new_file_of_a_removed_lock(tmp_path: Path):
     thread.join(20)
     assert got
     assert lock.read_bytes() == b"new"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("mode", [0o644, 0o600])
+def test_a_lock_that_another_user_holds_is_busy(open_to_all: Path, mode: int):
+    lock = open_to_all / "lock"
+
+    def outcome() -> str:
+        stream = try_lock(lock)
+        return "busy" if stream is None else "got"
+
+    with FileLock(lock, exclusive=True):
+        lock.chmod(mode)
+        assert as_nobody(outcome) == "busy"
+    assert as_nobody(outcome) == ("got" if mode == 0o644 else "busy"), "left by a process that was killed"
+    lock.unlink()
+    open_to_all.chmod(0o755)
+    assert "PermissionError" in as_nobody(outcome), "of the folder"
