@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,7 +83,7 @@ class RunIdentity:
         if isinstance(probe.max_epochs, str):
             raise ValueError(f"probe.max_epochs={probe.max_epochs!r} is no number")
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         return key_of(to_jsonable(self))
 

@@ -14,7 +14,7 @@ import msgspec
 from probe.config import UserError
 from probe.data.tags import Tags
 from probe.scoring.metrics import Count, Counts, problem_of
-from probe.system.files import canonical, read_regular, remove_left, sha256_of, write_atomically
+from probe.system.files import canonical, half_written, read_regular, remove_left, sha256_of, write_atomically
 
 MOST_BYTES = 2**27  # of a run's counts, unpacked: a hundred times those of CoNLL-2003
 
@@ -43,8 +43,8 @@ def remove_half_written(record: Path) -> None:
     """Removes a killed process's half-written files of this record. Must be called with the run's lock held."""
     splits = [predictions_path(record, name) for name in ("dev", "test")]
     for path in (record, counts_path(record), weights_path(record), unfinished_path(record), *splits):
-        for half_written in path.parent.glob(f".{path.name}.*"):
-            half_written.unlink(missing_ok=True)
+        for temporary in half_written(path):
+            temporary.unlink(missing_ok=True)
 
 
 def remove_leftovers(results_dir: Path) -> None:

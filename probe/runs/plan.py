@@ -163,16 +163,17 @@ def refuse_unstored(cfg: Config, selection: Selection, encoder: Encoder) -> None
 
 def prepare_results(results_dir: Path) -> None:
     """Makes the folders of results and tries them, before anything is computed that could be lost."""
-    has_records, another = any(results_dir.glob("records/*.json")), "Another: results_dir=DIR."
     for folder in (results_dir / "records", results_dir / "logs"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder) as stream:
                 stream.write(bytes(ROOM_FOR_A_RUN))
         except OSError as error:
+            remedy = "Another: results_dir=DIR."
+            if any(results_dir.glob("records/*.json")):
+                remedy = "What is finished is kept; once it can, the same command continues."
             raise UserError(
-                f"results_dir={results_dir}: {folder} cannot be written ({error.strerror}). "
-                + ("What is finished is kept; once it can, the same command continues." if has_records else another)
+                f"results_dir={results_dir}: {folder} cannot be written ({error.strerror}). {remedy}"
             ) from None
 
 

@@ -9,32 +9,28 @@ import contextlib
 import shlex
 import socket
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from probe.config import UserError
-from probe.runs.records import RunRecord, load_record
+from probe.runs.records import load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_asked
-from probe.system.files import SHORT_KEY, short
+from probe.system.files import keys_in, read_note, short
 from probe.system.format import closest, duration, first_few, pluralize
 from probe.system.locks import is_locked, try_lock, wait_for_lock
 
 
 def failures(results_dir: Path) -> dict[str, Path]:
     """Returns the logs of failed runs, by their short keys."""
-    return _by_key((results_dir / "logs").glob("*.failed.txt"))
+    return {key: results_dir / "logs" / name for key, name in keys_in(results_dir / "logs", ".failed.txt").items()}
 
 
 def first_line(failure: Path) -> str:
     """Returns why a run failed, from its log. A full disk may have left an empty log."""
-    return (failure.read_text(encoding="utf-8").splitlines() or ["the reason could not be written"])[0]
-
-
-def _by_key(paths: Iterable[Path]) -> dict[str, Path]:
-    """Returns files by the short key at the end of their names, before the first dot."""
-    return {path.name.split(".")[0][-SHORT_KEY:]: path for path in sorted(paths)}
+    return (read_note(failure).splitlines() or ["the reason could not be written"])[0]
 
 
 @contextlib.contextmanager
@@ -83,10 +79,7 @@ class Attempt(NamedTuple):
 
 def attempts_of(results_dir: Path, key: str) -> list[Attempt]:
     """Returns the attempts at a run that failed, whose process died, or that goes on."""
-    try:
-        text = _file(results_dir, key, "attempts").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
+    text = read_note(_file(results_dir, key, "attempts"))
     return [Attempt(*line.split()) for line in text.splitlines() if len(line.split()) == 4]
 
 
@@ -102,7 +95,7 @@ def write_attempts(results_dir: Path, key: str, attempts: Sequence[Attempt]) -> 
 
 def running_here(results_dir: Path) -> int:
     """Returns how many runs are being made on this host, by any process."""
-    keys = [file.name.split(".")[0] for file in (results_dir / "logs").glob("*.attempts.txt")]
+    keys = keys_in(results_dir / "logs", ".attempts.txt")
     last = {key: attempts[-1] for key in keys if (attempts := attempts_of(results_dir, key))}
     return sum(one.host == socket.gethostname() and is_running(results_dir, key) for key, one in last.items())
 
@@ -110,35 +103,41 @@ def running_here(results_dir: Path) -> int:
 class SweepStatus:
     """Holds which of some runs are done, failed, running, died and waiting, and estimates the remaining time.
 
-    bad: what is wrong with records that cannot be read; their runs are neither done nor waiting.
+    done: the files of their records, which are listed and not read. bad: see `read`.
     """
 
     def __init__(self, results_dir: Path, keys: Iterable[str]) -> None:
         self.results_dir, self.keys = results_dir, {short(key) for key in keys}
-        files = {k: path for k, path in _by_key((results_dir / "records").glob("*.json")).items() if k in self.keys}
-        self.done: dict[str, RunRecord] = {}
+        records, logs = results_dir / "records", results_dir / "logs"
+        self.done = {key: records / name for key, name in keys_in(records, ".json").items() if key in self.keys}
         self.bad: dict[str, UserError] = {}
-        for short_key, path in files.items():
-            try:
-                self.done[short_key] = load_record(path)
-            except UserError as error:
-                self.bad[short_key] = error
-        wanted = self.keys - files.keys()
-        self.failed = {k: path for k, path in failures(results_dir).items() if k in wanted}
-        logs = _by_key((results_dir / "logs").glob("*.running.txt"))
-        self.running = {k: path for k, path in logs.items() if k in self.keys and is_locked(path)}
-        self.attempts = {key: attempts_of(results_dir, key) for key in self.keys}
+        wanted = self.keys - self.done.keys()
+        self.failed = {key: path for key, path in failures(results_dir).items() if key in wanted}
+        running = {key: logs / name for key, name in keys_in(logs, ".running.txt").items() if key in self.keys}
+        self.running = {key: path for key, path in running.items() if is_locked(path)}
+        tried = keys_in(logs, ".attempts.txt").keys() & self.keys
+        self.attempts = defaultdict(list, {key: attempts_of(results_dir, key) for key in tried})
         waiting = wanted - self.failed.keys() - self.running.keys()
         self.died = {key for key in waiting if self.attempts[key]}
         self.waiting = waiting - self.died
 
-    def remaining_s(self, at_once: int) -> float | None:
-        """Estimates the remaining seconds with this many runs at once; None if no run is done yet."""
+    def read(self) -> list[float]:
+        """Reads the records; returns the seconds that each run took. What is wrong with one is in `bad` then."""
         seconds = []
-        for record in self.done.values():
-            with contextlib.suppress(ValueError, TypeError):  # an edited record may hold any text
+        for key, path in [*self.done.items()]:
+            try:
+                record = load_record(path)
                 begin, end = (datetime.fromisoformat(time) for time in (record.started, record.finished))
                 seconds.append((end - begin).total_seconds())
+            except UserError as error:
+                self.bad[key] = error
+                del self.done[key]
+            except (ValueError, TypeError):  # an edited record may hold any text
+                pass
+        return seconds
+
+    def remaining_s(self, at_once: int, seconds: Sequence[float]) -> float | None:
+        """Estimates the remaining seconds with this many runs at once, by those of some runs; None without any."""
         if not seconds:
             return None
         return statistics.median(seconds) * (len(self.waiting | self.died) + len(self.running) / 2) / max(1, at_once)
@@ -167,21 +166,21 @@ def status_of(results_dir: Path) -> SweepStatus:
 def lines(now: SweepStatus) -> Iterator[str]:
     """Yields what `probe sweep-status` prints."""
     labels = {short(key): label for key, label in labels_of(read_asked(now.results_dir).runs).items()}
-    remaining_s = now.remaining_s(len(now.running)) if now.running else None
+    seconds = now.read()
+    remaining_s = now.remaining_s(len(now.running), seconds) if now.running else None
     remaining = "" if remaining_s is None else f"; {duration(remaining_s)} left"
     kinds = ("done", "running", "failed", "died", "waiting", "bad")
     counts = ", ".join(f"{len(getattr(now, kind))} {kind}" for kind in kinds if kind != "bad" or now.bad)
     yield f"{now.results_dir}: {pluralize(len(labels), 'run')}: {counts}{remaining}"
     for key, path in now.running.items():
-        with contextlib.suppress(FileNotFoundError):  # it has just ended
-            yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}{_tried(now.attempts[key])}"
+        if status := read_note(path):  # else it has just ended
+            yield f"running  {labels[key]}: {status}{_tried(now.attempts[key])}"
     for key in now.died:
         yield f"died     {labels[key]}{_tried(now.attempts[key])}"
     for key, error in now.bad.items():
         yield f"bad      {labels[key]}: {error}"
     for key, path in now.failed.items():
-        with contextlib.suppress(FileNotFoundError):  # it is tried again
-            yield f"failed   {labels[key]}: {first_line(path)} (log: {path}){_tried(now.attempts[key])}"
+        yield f"failed   {labels[key]}: {first_line(path)} (log: {path}){_tried(now.attempts[key])}"
 
 
 def _tried(attempts: Sequence[Attempt]) -> str:

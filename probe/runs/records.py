@@ -28,10 +28,11 @@ from probe.probes.fitting import Epoch, Mix
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.scoring.metrics import Count, Scores
-from probe.system.files import canonical, read_regular, short
+from probe.system.files import canonical, names_in, read_regular, short
 from probe.system.provenance import Hardware, Software
 
 SCHEMA = 5
+LONGEST_ROW = 100  # characters of a row's name in those of files, which have 255 with all that is put around them
 DEEPEST = 50  # levels of lists and objects in each other: what is written has 6
 UNRECORDED = ("cache_dir", "placement", "layers")  # of `features`: where features are stored, and which
 
@@ -182,9 +183,11 @@ Records = dict[Path, RunRecord]  # by their files
 
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
     """Returns where a run's record is, whatever its row was called when it was made, or where it will be."""
-    folder = results_dir / "records"
-    existing = sorted(folder.glob(f"*-{short(identity.key)}.json"))
-    return existing[0] if existing else folder / f"{row}-seed{identity.seed}-{short(identity.key)}.json"
+    ending = f"-{short(identity.key)}.json"
+    path = results_dir / "records" / f"{row[:LONGEST_ROW]}-seed{identity.seed}{ending}"
+    if path.exists():
+        return path
+    return path.with_name(min((name for name in names_in(path.parent) if name.endswith(ending)), default=path.name))
 
 
 def load_record(path: Path) -> RunRecord:

@@ -36,6 +36,7 @@ from probe.runs.records import RunRecord
 from probe.runs.run import extract, make
 from probe.runs.sweep_plan import labels_of, write_expected
 from probe.system import hub
+from probe.system.files import keys_in, short
 from probe.system.format import duration, percent, pluralize, reason_of
 from probe.system.grouping import group_by
 from probe.system.locks import FileLock
@@ -82,7 +83,7 @@ def make_runs(
     if not crew.gpus and any(cfg.device != "cpu" for cfg in configs):
         crew.gpus = gpus()
     queue = _Queue(plans, crew, in_race)
-    todo = [planned for planned in plans if not queue.is_over(planned)]
+    todo = queue.left(plans)
     at_once = min(queue.at_once, len(todo))
     # A run that needs too much memory must not kill this process, so even the last one is left to a child.
     is_alone = is_child() or ((queue.at_once <= 1 or not todo) and not crew.children)
@@ -142,6 +143,9 @@ class _Queue:
         self.plans, self.crew, self.in_race = plans, crew, in_race
         self.at_once = side_by_side(plans[0].cfg.jobs, len(crew.gpus))
         self.keys = [planned.identity.key for planned in plans]
+        self.folders = {planned.results_dir for planned in plans}
+        self.over: set[int] = set()  # ids of plans whose runs were seen to be over, which they stay
+        self.seconds: list[float] = []  # that runs took here
         self.labels = labels_of([planned.expected for planned in plans])
         self.tried: set[str] = set()  # by this process: a full disk may keep no note of it
         end = plans[0].results_dir / "logs" / "end.lock"
@@ -153,11 +157,25 @@ class _Queue:
         key = planned.identity.key
         return planned.is_done or key in self.tried or self._failed_here(attempts_of(planned.results_dir, key))
 
+    def left(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Returns which of these runs are not over, those last that died most often, also in earlier launches.
+
+        Lists each folder once. Only runs that have a file there are asked about, and those that are over never again.
+        """
+        of_runs = {short(key) for key in self.tried}
+        for folder in self.folders:
+            of_runs |= keys_in(folder / "records").keys() | keys_in(folder / "logs").keys()
+        plans = [one for one in plans if id(one) not in self.over]
+        known = [one for one in plans if short(one.identity.key) in of_runs]
+        self.over |= {id(one) for one in known if self.is_over(one)}
+        died = {id(one): _times_died(one) for one in known}
+        left = [one for one in plans if id(one) not in self.over]
+        return sorted(left, key=lambda one: died.get(id(one), 0))  # they must not keep the others from their turn
+
     def is_empty(self) -> bool:
         """Returns whether all runs are over, and said to be."""
-        return all(
-            self.is_over(planned) and not is_running(planned.results_dir, planned.identity.key)
-            for planned in self.plans
+        return not self.left(self.plans) and not any(
+            is_running(one.results_dir, one.identity.key) for one in self.plans
         )
 
     def failed(self) -> list[tuple[str, str]]:
@@ -190,11 +208,10 @@ class _Queue:
         plans = [planned for part in parts for planned in part]
         host = socket.gethostname()
         with _errors_to(self.plans[0].results_dir / "logs" / f"{host}-{os.getpid()}.log"):
-            while left := [planned for planned in plans if not self.is_over(planned)]:
-                left.sort(key=_times_died)  # also in earlier launches: it must not keep the others from their turn
+            while left := self.left(plans):
                 if not any(self._take(planned) for planned in left):
                     time.sleep(LOOK_EVERY_S)
-            while self.in_race and not all(map(self.is_over, self.plans)):  # the next round needs all
+            while self.in_race and self.left(self.plans):  # the next round needs all
                 time.sleep(LOOK_EVERY_S)
 
     def _attempt(self, end: str) -> Attempt:
@@ -238,7 +255,8 @@ class _Queue:
                 set_status("extracting features")
             runs = max(self.at_once, running_here(planned.results_dir))
             record = make(planned, log, runs, len(self.crew.gpus), self.crew.command)
-            return f"{scores_line(record, self.in_race)} · {time.perf_counter() - clock:.0f} s"
+            self.seconds.append(time.perf_counter() - clock)
+            return f"{scores_line(record, self.in_race)} · {self.seconds[-1]:.0f} s"
         except Exception as error:
             kept = [*before, self._attempt("failed")]
             self.tried.add(key)
@@ -253,9 +271,9 @@ class _Queue:
         """Writes what is printed of a run that has ended: "run 7 of 18, 2 failed, 6 min left · last seed 1 · ..."."""
         now = SweepStatus(planned.results_dir, self.keys)
         num_failed = sum(self._failed_here(now.attempts[key]) for key in now.failed)
-        over = len(now.done) + len(now.bad) + num_failed
+        over = len(now.done) + num_failed
         parts = [f"run {over} of {len(now.keys)}"] + [f"{num_failed} failed"] * bool(num_failed)
-        remaining_s = now.remaining_s(self.at_once)
+        remaining_s = now.remaining_s(self.at_once, self.seconds)
         if over < len(now.keys) and remaining_s is not None:
             parts.append(f"{duration(remaining_s)} left")
         return f"{', '.join(parts)} · {self.labels[planned.identity.key]} · {outcome}"

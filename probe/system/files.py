@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import glob
 import hashlib
 import json
 import os
@@ -83,9 +82,14 @@ def read_regular(file: Path) -> bytes:
 
 
 def read_note(file: Path) -> str:
-    """Reads a short text from such a file, at most MOST_OF_A_NOTE bytes of it; what is no UTF-8 is replaced."""
-    with open_regular(file) as stream:
-        return stream.read(MOST_OF_A_NOTE).decode(errors="replace")
+    """Reads a short text from such a file, or why it cannot be read; empty if it is missing. No UTF-8 is replaced."""
+    try:
+        with open_regular(file) as stream:
+            return stream.read(MOST_OF_A_NOTE).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{file.name} cannot be read: {error.strerror}"
 
 
 @contextlib.contextmanager
@@ -96,7 +100,7 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
     umask's permissions, for any writing library. If the block fails, the temporary file is removed, and so are those of
     killed processes.
     """
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+    for left in half_written(path):
         if named := re.fullmatch(r"\.(.+)\.(\d+)\.[0-9a-f]{8}", left.name.removeprefix(f".{path.name}")):
             remove_left(left, *named.groups())
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
@@ -115,6 +119,23 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
         raise
     finally:
         _remove(temporary)
+
+
+def half_written(path: Path) -> list[Path]:
+    """Returns the temporary files of `path`, of processes that write it or were killed."""
+    return [path.with_name(name) for name in names_in(path.parent) if name.startswith(f".{path.name}.")]
+
+
+def names_in(folder: Path) -> list[str]:
+    """Returns the names of a folder's files; none where there is no folder. Many times as fast as a glob."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+    return []
+
+
+def keys_in(folder: Path, ending: str = "") -> dict[str, str]:
+    """Returns names of a folder's files by the short key at their end, before the first dot."""
+    return {name.partition(".")[0][-SHORT_KEY:]: name for name in sorted(names_in(folder)) if name.endswith(ending)}
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -69,6 +69,29 @@ def test_where_a_sweep_stands_is_told_without_it(spoilt: Path, tmp_path: Path):
     names(told[1], "last seed 2", spoilt, "scores")
 
 
+@pytest.mark.parametrize("kind", ["failed", "running", "attempts"])
+@pytest.mark.parametrize("what", ["fifo", "endless", "bytes", "folder"])
+def test_notes_that_are_no_text_neither_hang_nor_stop_where_a_sweep_stands(
+    spoilt: Path, tmp_path: Path, kind: str, what: str, capsys: pytest.CaptureFixture[str]
+):
+    spoilt.unlink()
+    key = spoilt.stem[-10:]
+    note = tmp_path / "logs" / f"{spoilt.stem if kind == 'failed' else key}.{kind}.txt"
+    note.parent.mkdir(exist_ok=True)
+    if what == "fifo":
+        os.mkfifo(note)
+    elif what == "endless":
+        note.symlink_to("/dev/zero")
+    elif what == "bytes":
+        note.write_bytes(b"\xff\xfe broken")
+    else:
+        note.mkdir()
+    assert dispatch(["sweep-status", str(tmp_path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    names(told[0], "4 runs", "3 done", "1 failed" if kind == "failed" else "1 waiting")
+    assert [note.name in line for line in told[1:]] == [True] * (kind == "failed")
+
+
 @pytest.mark.parametrize("command", ["table", "report", "sweep-status", "verify"])
 def test_a_record_nested_without_end_is_no_traceback(spoilt: Path, tmp_path: Path, command: str, capsys):
     spoilt.write_text("[" * 200_000)

@@ -12,19 +12,22 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter, probe, start, stop, wait_for
+from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter, num_calls, probe, start, stop, wait_for
 from support.facts import names
 from support.records import make_record, results
 
 from probe.config import UserError
 from probe.runs.outputs import remove_leftovers
 from probe.runs.plan import plan, prepare_results
-from probe.runs.progress import Attempt, running, write_attempts
-from probe.runs.records import load_record
-from probe.runs.sweep import scores_line
+from probe.runs.progress import Attempt, SweepStatus, running, write_attempts
+from probe.runs.records import RecordedEncoder, load_record, record_path
+from probe.runs.sweep import _Queue, scores_line
 from probe.runs.sweep_plan import read_asked
 from probe.settings import configs_of
 from probe.system import bfloat16
@@ -255,3 +258,42 @@ def test_logs_and_checkpoints_that_killed_processes_left_are_removed_and_the_use
     remove_leftovers(tmp_path)
     assert not any((tmp_path / name).exists() for name in left)
     assert all((tmp_path / name).exists() for name in (*kept, "logs/vm-3.log"))
+
+
+def looked_at(folder: Path, number: int) -> list[int]:
+    """Calls of a first look at a queue of so many runs, all but one done; of a second; of where the sweep stands."""
+    identity = make_record(folder, "last", 0, 0.8, 0.7).identity
+    plans: list[Any] = []
+    for seed in range(1, number + 1):
+        own = replace(identity, seed=seed)
+        path = record_path(folder, "last", own)
+        if seed > 1:
+            path.write_text("no record")
+        expected = SimpleNamespace(key=own.key, setting=SimpleNamespace(encoder=""), label="")
+        parts = {"is_done": seed > 1, "cfg": SimpleNamespace(jobs=1), "expected": expected}
+        plans.append(SimpleNamespace(results_dir=folder, identity=own, record_path=path, **parts))
+    (folder / "logs").mkdir(exist_ok=True)
+    crew: Any = SimpleNamespace(gpus=[], launch="7")
+    queue = _Queue(plans, crew, in_race=False)
+    looks = [num_calls(lambda: queue.left(plans)) for _ in range(2)]
+    assert queue.left(plans) == plans[:1]
+    keys = [one.identity.key for one in plans]
+    assert len(SweepStatus(folder, keys).done) == number - 1
+    return [*looks, num_calls(lambda: SweepStatus(folder, keys))]
+
+
+def test_twice_the_runs_cost_a_look_at_the_queue_twice_as_much_and_no_record_is_read(tmp_path: Path):
+    for few, many in zip(looked_at(tmp_path / "few", 150), looked_at(tmp_path / "many", 300), strict=True):
+        assert many < 2.3 * few
+
+
+def test_a_row_of_many_layers_has_a_file_name_of_a_hundred_characters_and_some(tmp_path: Path):
+    deep = RecordedEncoder("some/encoder", "folder x", {}, True, 110, 16)
+    row = "mix_" + "_".join(map(str, range(100)))
+    record = make_record(tmp_path, row, 2**63 - 1, 0.8, 0.7, tuple(range(100)), encoder=deep)
+    (file,) = (tmp_path / "records").iterdir()
+    assert len(file.name) < 150
+    assert load_record(file).row == row
+    assert record_path(tmp_path, row, record.identity) == file
+    older = file.rename(file.with_name(f"mix_all-seed{record.seed}-{record.key[:10]}.json"))
+    assert record_path(tmp_path, row, record.identity) == older
