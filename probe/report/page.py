@@ -25,7 +25,7 @@ from probe.screening.record import SCREEN, load_screens
 from probe.screening.report import Screens, screen_table
 from probe.system.files import to_jsonable, write_atomically
 from probe.system.format import first_few, percent, reason_of, short_name
-from probe.system.locks import FileLock
+from probe.system.locks import alone
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures
 from probe.tables.formats import render, table, task_tables, write_tables
@@ -91,21 +91,19 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None) -> str:
 def finish(folders: Iterable[Path], failed: Collection[tuple[str, str]]) -> int:
     """Prints the tables of a sweep or race and its failures, writes tables and pages, and returns the exit code.
 
-    failed: label and reason of each run that failed. If processes end at the same time, one of them writes.
+    failed: label and reason of each run that failed. Of processes that end at the same time, one after another writes,
+    each with all records that are there then.
     """
-    rows_of = {}
+    folders = list(folders)
     for folder in folders:
-        rows_of[folder] = build_rows(folder)
-        print(f"\n{render(rows_of[folder], 'text')}\nRecords and tables: {folder}")
+        print(f"\n{render(build_rows(folder), 'text')}\nRecords and tables: {folder}")
     for label, reason in failed:
         print(f"failed: {label}: {reason}", file=sys.stderr)
-    for folder, rows in rows_of.items():
-        lock = folder / "logs" / "end.lock"
-        with FileLock(lock, exclusive=True) as end:
-            if not end.busy:
-                write_tables(folder, rows)
-                print(page_line(folder, rows), flush=True)
-                lock.unlink(missing_ok=True)
+    for folder in folders:
+        with alone(folder / "logs" / "end.lock"):
+            rows = build_rows(folder)
+            write_tables(folder, rows)
+            print(page_line(folder, rows), flush=True)
     return 1 if failed else 0
 
 

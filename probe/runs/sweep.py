@@ -151,7 +151,8 @@ class _Queue:
         end = plans[0].results_dir / "logs" / "end.lock"
         with FileLock(end) as lock:
             self.has_locks = lock.held or lock.busy
-        end.unlink(missing_ok=True)
+        if not lock.busy:
+            end.unlink(missing_ok=True)
 
     def is_over(self, planned: Plan) -> bool:
         key = planned.identity.key

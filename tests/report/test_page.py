@@ -8,6 +8,8 @@ import re
 import shlex
 import shutil
 import subprocess
+import threading
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from support.facts import names
 from support.records import make_record
 
 from probe.config import UserError
-from probe.report.page import PAGE, page_line, write_report
+from probe.report.page import PAGE, finish, page_line, write_report
 from probe.runs.identity import RecordedCondition
+from probe.system.locks import FileLock
 from probe.tables.figures import Picture
 from probe.tables.rows import build_rows
 
@@ -198,3 +201,18 @@ def test_what_the_browser_measures_shows_a_page_that_is_too_wide_or_has_dead_end
     assert found["page"] >= 2000
     assert len(found["wide"]) == 1
     assert (found["dead"], found["images"]) == (["#nowhere"], [0])
+
+
+def test_the_tables_have_the_runs_of_a_sweep_that_ends_at_the_same_time(tmp_path: Path):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    (tmp_path / "logs").mkdir()
+    ends = threading.Thread(target=finish, args=([tmp_path], []))
+    with FileLock(tmp_path / "logs" / "end.lock", exclusive=True):
+        ends.start()
+        time.sleep(1)
+        assert not (tmp_path / "table.json").exists(), "it waits"
+        make_record(tmp_path, "x", 1, 0.8, 0.7, (2,))
+    ends.join(60)
+    assert {row["row"] for row in json.loads((tmp_path / "table.json").read_text())} == {"last", "x"}
+    names((tmp_path / PAGE).read_text(), "last", "x")
+    assert not list((tmp_path / "logs").iterdir())
