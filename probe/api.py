@@ -314,7 +314,7 @@ class Model:
         if isinstance(texts, str) or not all(isinstance(text, str) and text.split() for text in texts):
             raise UserError("give a list of texts, each with a word.")
         lines = [line for text in texts for line in (" ".join(text.split()), "")]  # an empty line ends a document
-        return read_running(lines, "texts")
+        return replace(read_running(lines, "texts"), raw=list(texts))
 
 
 def load(folder: str | Path, row: str | None = None, *settings: str) -> Model:

@@ -127,7 +127,8 @@ def format_tagged(split: Split, tagged: Iterable[Sequence[str]], form: str, task
                 line["document"] = split.documents[number]
             yield json.dumps(line, ensure_ascii=False) + "\n"
         elif not task.is_per_word:
-            yield f"{tags[0]}\t{' '.join(words)}\n"
+            text = split.raw[number] if split.raw else None
+            yield f"{tags[0]}\t{' '.join(text.split() if isinstance(text, str) else words)}\n"
         else:
             rows = split.columns[number] if split.columns else [[word] for word in words]
             lines = [separator.join([*row, tag]) for row, tag in zip(rows, tags, strict=True)]

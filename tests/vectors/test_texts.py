@@ -175,3 +175,17 @@ def test_the_last_layer_is_what_sentence_transformers_encodes(minilm: Encoder, t
     vectors, encoder = read(corpus, "encoder=minilm_l6", "model", tmp_path)
     theirs = library.SentenceTransformer(str(encoder.folder), device="cpu").encode(list(corpus.splits["train"].texts))
     np.testing.assert_allclose(vectors[-1].numpy(), theirs, atol=1e-5)
+
+
+def test_new_texts_are_read_as_those_of_training(tiny_bert: Path, tmp_path: Path, api_here: None):
+    import probe
+
+    corpus = corpus_of(tmp_path / "data", TEXTS * 3)
+    data = ["data=sentences", f"data.path={tmp_path / 'data'}", f"encoder.path={tiny_bert}", "layers=last", "jobs=1"]
+    settings = [*data, "features.dtype=float32", f"features.cache_dir={tmp_path}", f"results_dir={tmp_path / 'out'}"]
+    probe.run(*settings, "probe=linear", "probe.max_epochs=1", "save_probe=true")
+    texts = list(corpus.splits["train"].texts)[: len(TEXTS)]
+    stored = probe.features(*settings).train.vectors
+    for number, read in enumerate(probe.features_of(texts, tmp_path / "out")):
+        assert read.words == [" ".join(corpus.splits["train"].words[number])]
+        torch.testing.assert_close(read.vectors[0], torch.as_tensor(stored[number]), atol=1e-5, rtol=1e-4)
