@@ -64,6 +64,8 @@ class DataConfig:
     test_fraction: float | None
     word_column: int
     tag_column: int
+    tag_feature: str | None
+    sentence_column: int | None
     separator: str
     comment: Any  # a text, a list of them, or null
     document_marker: str | None
@@ -240,6 +242,7 @@ CHECKS: dict[str, Check] = {
     "data.comment": MARKS,
     "data.document_marker": MARK,
     "data.word_prefix": MARK,
+    "data.tag_feature": MARK,
     "data.dev_fraction": SHARE,
     "data.test_fraction": SHARE,
     "data.control": SEED,

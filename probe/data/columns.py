@@ -27,9 +27,15 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
     split, comments = builder.split, list[tuple[int, str]]()
     split.word_a_line, split.columns = True, [] if layout.without_tags else None
     at_word, at_tag, document = -1, -1, 0
-    has_names, name = False, ""  # of sentences, in the first column
+    at_name, name = None, ""  # of sentences
+    feature = f"{layout.tag_feature}="
     numbers: list[int] = []  # of the lines of the current sentence
     rows: list[list[str]] = []  # their columns
+
+    def tag_of(cell: str) -> str:
+        if layout.tag_feature is None:
+            return cell
+        return next((part.removeprefix(feature) for part in cell.split("|") if part.startswith(feature)), "_")
 
     def end_sentence() -> None:
         if not rows:
@@ -38,7 +44,10 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
         if layout.word_prefix:
             words = [_without_prefix(word, number, layout, origin) for word, number in zip(words, numbers, strict=True)]
         builder.add(
-            numbers, words, ["O"] * len(rows) if layout.without_tags else [row[at_tag] for row in rows], document
+            numbers,
+            words,
+            ["O"] * len(rows) if layout.without_tags else [tag_of(row[at_tag]) for row in rows],
+            document,
         )
         if split.columns is not None:
             split.columns.append(rows.copy())
@@ -61,15 +70,18 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
             split.skipped["lines of CoNLL-U"] += 1
             continue
         if at_word < 0:
-            place = f"{origin}:{number}: {_shown(columns, line)}"
+            place = f"{origin}:{number}: {shown(columns, line)}"
             at_word = _from_front(layout.word_column, "word", columns, place)
             if not layout.without_tags:
                 at_tag = _from_front(layout.tag_column, "tag", columns, place)
             if at_word == at_tag:
                 raise UserError(f"{place}; a word and its tag are needed, in two columns.")
-            has_names = at_word > 0 and at_tag != 0 and NAME.fullmatch(columns[0]) is not None
-        if has_names and columns[0] not in ("", name):
-            name = columns[0]
+            if layout.sentence_column is not None:
+                at_name = _from_front(layout.sentence_column, "sentence", columns, place)
+            elif at_word > 0 and at_tag != 0 and NAME.fullmatch(columns[0]):
+                at_name = 0
+        if at_name is not None and columns[at_name] not in ("", name):
+            name = columns[at_name]
             end_sentence()
         if len(rows) == MAX_SENTENCE:
             raise UserError(f"{origin}:{numbers[0]}: {too_long(MAX_SENTENCE + 1)}")
@@ -78,7 +90,7 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
     end_sentence()
     for number, line in [] if layout.without_tags else comments:
         columns = cut_line(line, split.separator)
-        if len(columns) == split.num_columns and columns[at_tag] in builder.known_tags:
+        if len(columns) == split.num_columns and tag_of(columns[at_tag]) in builder.known_tags:
             found = f"{origin}:{number}: {line.strip()!r} begins like a comment (data.comment)"
             raise UserError(f"{found} but has the columns of a word and a tag.")
     split.skipped_lines = sorted([*split.skipped_lines, *(number for number, _ in comments)])
@@ -127,7 +139,7 @@ def _cut(
                 columns = columns[:needed]
                 split.skipped["blanks at line ends"] += 1
             if len(columns) != needed:
-                raise UserError(f"{split.origin}:{number}: {_shown(columns, line)}; the lines before have {needed}.")
+                raise UserError(f"{split.origin}:{number}: {shown(columns, line)}; the lines before have {needed}.")
             split.num_columns, split.separator = needed, separator
         yield number, line, columns
 
@@ -166,7 +178,7 @@ def _without_prefix(word: str, number: int, layout: Layout, origin: str) -> str:
     return word.removeprefix(prefix)
 
 
-def _shown(columns: list[str], line: str) -> str:
+def shown(columns: list[str], line: str) -> str:
     """Describes a line for messages: its number of columns and its text, invisible characters escaped."""
     count = "one column" if len(columns) == 1 else f"{len(columns)} columns"
     return f"{count} ({line if len(line) <= 60 else line[:57] + '...'!r})"
@@ -177,7 +189,7 @@ def read_conllu(lines: Iterable[str], layout: Layout, origin: str) -> Split:
 
     These are in data.tag_column, whose default is UPOS if data.task=tags.
     """
-    is_default = layout.task == "tags" and layout.tag_column == Layout.tag_column
+    is_default = (layout.task, layout.tag_column, layout.tag_feature) == ("tags", Layout.tag_column, None)
     layout = replace(
         layout,
         word_column=FORM,
@@ -186,6 +198,7 @@ def read_conllu(lines: Iterable[str], layout: Layout, origin: str) -> Split:
         comment="#",
         document_marker="# newdoc",
         word_prefix=None,
+        sentence_column=None,
     )
     return read_columns(lines, layout, origin, is_conllu=True)
 

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
 from probe.data.layout import Layout, check_fields
 from probe.data.running_text import split_text
-from probe.data.split import AROUND_WORD, BYTE_ORDER_MARK, Split, SplitBuilder
+from probe.data.split import AROUND_WORD, BYTE_ORDER_MARK, MOST_BYTES, Split, SplitBuilder
 from probe.data.tasks import TASKS
 from probe.system.format import reason_of
 
-A_ROW_A_LINE = "Each line must be one {...} with a sentence"
+A_ROW_A_LINE = "Each line must be one {...} with a sentence, or the file one array of them"
+NEXT_ROW = re.compile(r"(?:\A\s*\[|\s*,)\s*(?={)")  # what stands before a row of an array
+GLINER = ("tokenized_text", "ner")  # names of fields, by which the last word of a span is known to be inside
+LOOKED_AT = 100  # rows of a file from which its format is known
 
 
 def read_json(lines: Iterable[str], layout: Layout, origin: str) -> Split:
-    return read_rows(_json_rows(lines, origin), None, layout, origin)
+    return read_rows(json_rows(lines, origin), None, layout, origin)
 
 
-def _json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
-    """Yields (line number, row), without empty lines."""
+def json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
+    """Yields (line number, row) of a row per line, without empty lines, or of one array of rows."""
+    is_first, lines = True, iter(lines)
     for number, line in enumerate(lines, start=1):
         line = line.removeprefix(BYTE_ORDER_MARK)  # files may have been joined
         if not line.strip():
             continue
+        if is_first and re.match(r"\s*\[\s*({|$)", line):
+            yield from _rows_of_array("\n" * (number - 1) + line, lines, origin)
+            return
+        is_first = False
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -37,8 +46,29 @@ def _json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
         yield number, row
 
 
-def table_of_rows(file: Path) -> Any:
-    """Returns the rows of a Parquet or Arrow file, or of a folder of `save_to_disk`, as a `datasets.Dataset`."""
+def _rows_of_array(text: str, lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
+    """Yields (line number, row). The text is in memory as a whole, its rows are not. text: up to the first row."""
+    for line in lines:
+        text += f"\n{line}"
+        if len(text) > MOST_BYTES:
+            raise UserError(f"{origin}: an array of more than {MOST_BYTES >> 20} MiB. Write one {{...}} per line.")
+    number, at, after = 1, 0, 0
+    while found := NEXT_ROW.match(text, after):
+        number, at = number + text.count("\n", at, found.end()), found.end()
+        try:
+            row, after = json.JSONDecoder().raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{origin}:{number}: not JSON ({reason_of(error)}). {A_ROW_A_LINE}.") from None
+        yield number, row
+    if re.fullmatch(r"\s*\]\s*", text[after:]) is None:
+        raise UserError(f"{origin}:{number}: no whole array of {{...}}, {{...}}. {A_ROW_A_LINE}.")
+
+
+def table_of_rows(file: Path, layout: Layout | None = None) -> Any:
+    """Returns the rows of a Parquet or Arrow file, or of a folder of `save_to_disk`, as a `datasets.Dataset`.
+
+    layout: of a Parquet file, only these fields are read if it has all of them.
+    """
     import datasets
     import pyarrow.parquet
 
@@ -48,11 +78,19 @@ def table_of_rows(file: Path) -> Any:
         elif file.suffix == ".arrow":
             rows = datasets.Dataset.from_file(str(file))
         else:
-            rows = datasets.Dataset(pyarrow.parquet.read_table(file))
+            wanted = [*layout.fields.values()] if layout else None
+            has_all = wanted and {*wanted} <= {*pyarrow.parquet.read_schema(file).names}
+            rows = datasets.Dataset(pyarrow.parquet.read_table(file, columns=wanted if has_all else None))
         rows.data.validate(full=True)  # among other things, whether texts are UTF-8
         return rows
     except Exception as error:  # the libraries raise a dozen kinds
         raise UserError(f"{file} cannot be read as Parquet or Arrow: {reason_of(error)}") from None
+
+
+def plain_rows(rows: Any) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a `datasets.Dataset` as they are stored: nothing that they name is opened."""
+    for batch in rows.with_format("arrow").iter(LOOKED_AT):
+        yield from batch.to_pylist()
 
 
 def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
@@ -64,7 +102,9 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
         raise UserError(
             f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(layout.labels or [])}]."
         )
-    return read_rows(enumerate(islice(rows, layout.most_lines), start=1), names, layout, origin)
+    return read_rows(
+        enumerate(plain_rows(rows.select_columns([*layout.fields.values()])), start=1), names, layout, origin
+    )
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
@@ -76,16 +116,25 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
     document, is_marked, ids = 0, False, set[str | int]()
     last_id: object = builder  # differs from the id of every row
-    for number, row in rows:
+    rows = islice(rows, layout.most_lines)
+    some = list(islice(rows, LOOKED_AT))
+    tags = [row.get(layout.tags_field) for _, row in some]
+    has_offsets = layout.task == "spans" and any(
+        _is_offset(one) for own in tags if isinstance(own, list) for one in own
+    )
+    num_words = set[int]()  # of the spans
+    for number, row in chain(some, rows):
         place = f"{origin}:{number}"
-        if task.is_per_word and not isinstance(row.get(layout.words_field), list):
-            _refuse_offsets(row, place)
         check_fields(place, row, layout)
         words = raw = row[layout.words_field]
         if not task.is_per_word and (text := _text_of(raw)) is not None:
             words = split_text(text, place)
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        if not isinstance(words, list):
             raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
+        for position, word in enumerate(words, 1):
+            if not isinstance(word, str):
+                shown = json.dumps(word, default=str)[:40]
+                raise UserError(f"{place}: word {position} of {layout.words_field!r} is {shown}, not a text.")
         if layout.document_field in row and row[layout.document_field] != last_id:
             last_id, document, is_marked = row[layout.document_field], document + 1, True
             if not isinstance(last_id, str | int):
@@ -93,7 +142,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
             if last_id in ids:
                 raise UserError(f"{place}: document {last_id!r} continues after another; its rows must be adjacent.")
             ids.add(last_id)
-        if words and AROUND_WORD.sub("", words[0]) == layout.document_marker:
+        if words and words[0].strip(AROUND_WORD) == layout.document_marker:
             if len(words) > 1:
                 raise UserError(f"{place}: {words[0]} begins a row of {len(words)} words; it must be the only one.")
             document, is_marked = document + 1, True
@@ -101,11 +150,17 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         units = task.units(words) if words else []
         labels = ["O"] * len(units) if layout.without_tags else row[layout.tags_field]
         labels = labels if isinstance(labels, list) else [labels]
+        if has_offsets and not layout.without_tags:
+            num_words |= {last - first + 1 for first, last, _ in filter(_is_offset, labels)}
+            labels = _tags_of(labels, len(words), f"{place}: {layout.tags_field!r}")
         if words and len(labels) != len(units):
             raise UserError(f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}.")
         if raw is words:  # no text
             raw = None if task.is_per_word else " ".join(words)
         builder.add([number], words, [_named(label, names, place) for label in labels], document, raw)
+    if num_words and 1 not in num_words and (layout.words_field, layout.tags_field) != GLINER:
+        found = f"{origin}: {layout.tags_field!r} has word offsets [first, last, type], but no span of one word"
+        raise UserError(f"{found}, so the last word may be inside or outside. Write a tag per word instead.")
     return builder.done(is_marked)
 
 
@@ -117,14 +172,23 @@ def _text_of(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _refuse_offsets(row: Mapping, place: str) -> None:
-    """Raises UserError for a text whose labels are character offsets: [[0, 5, "LOC"]], or {"start": 0, "end": 5}."""
-    for name, values in row.items():
-        first = values[0] if isinstance(values, list) and values else None
-        numbers = first[:2] if isinstance(first, list) else first.values() if isinstance(first, dict) else ()
-        if sum(isinstance(number, int) for number in numbers) >= 2:
-            found = f"{place}: {name!r} has character offsets ({str(first)[:40]})"
-            raise UserError(f"{found}. A list of words with a tag per word is needed: split the text into words first.")
+def _is_offset(value: object) -> bool:
+    """Returns whether this is a span as GLiNER writes it: [first word, last word, type]."""
+    return isinstance(value, list) and [type(part) for part in value] == [int, int, str]
+
+
+def _tags_of(offsets: Sequence[Any], num_words: int, place: str) -> list[str]:
+    """Returns the tags of spans in IOB2. Raises UserError for spans that overlap or do not lie inside the sentence."""
+    tags = ["O"] * num_words
+    for offset in offsets:
+        if not _is_offset(offset) or not 0 <= offset[0] <= offset[1] < num_words:
+            found = f"{place}: {str(offset)[:40]} is not [first, last, type] of its {num_words} words"
+            raise UserError(f"{found}, which are counted from 0; the last one is inside.")
+        first, last, kind = offset
+        if {*tags[first : last + 1]} != {"O"}:
+            raise UserError(f"{place}: {offset} overlaps with another span. Each word can have one tag.")
+        tags[first : last + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (last - first)
+    return tags
 
 
 def _named(label: object, names: list[str] | None, place: str) -> str:

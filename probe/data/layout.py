@@ -19,6 +19,8 @@ class Layout:
     task: str = "spans"
     word_column: int = 0
     tag_column: int = -1
+    tag_feature: str | None = None  # the tag is one of several features: name in Case=Nom|name=B-PER
+    sentence_column: int | None = None  # begins a sentence where it changes
     separator: str = "auto"  # auto, whitespace, tab, space or comma
     comment: str | list[str] | None = None  # prefix of comment lines, or several
     document_marker: str | None = "-DOCSTART-"  # begins a line between documents, or is one of its columns
@@ -35,6 +37,12 @@ class Layout:
         prefixes = self.comment if isinstance(self.comment, list) else [self.comment]
         return tuple(str(prefix) for prefix in prefixes if prefix is not None)
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """Returns the fields of a row that are read, by their settings."""
+        settings = ("words_field",) if self.without_tags else ("words_field", "tags_field", "document_field")
+        return {setting: name for setting in settings if (name := getattr(self, setting)) is not None}
+
     @classmethod
     def of(cls, data: DataConfig) -> Layout:
         return cls(**{field.name: getattr(data, field.name) for field in fields(cls) if hasattr(data, field.name)})
@@ -42,8 +50,7 @@ class Layout:
 
 def check_fields(place: str, available: Collection[str], layout: Layout) -> None:
     """Raises UserError with what to type if a field is missing that the settings name. place: of the fields."""
-    for setting in ("words_field",) if layout.without_tags else ("words_field", "tags_field", "document_field"):
-        name = getattr(layout, setting)
-        if name is not None and name not in available:
+    for setting, name in layout.fields.items():
+        if name not in available:
             shown = ", ".join(map(escape_invisible, available))
             raise UserError(f"{place} has no {name!r} (data.{setting}), only {shown}.")

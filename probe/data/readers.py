@@ -63,6 +63,7 @@ def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     if not file.is_file() and not is_saved(file):
         raise UserError(f"{file} is no file. {remedy}".rstrip())
     if reader.read_lines is None:
-        return read_dataset(table_of_rows(file), layout, str(file))
+        return read_dataset(table_of_rows(file, layout), layout, str(file))
+    most = None if reader is READERS["json"] else layout.most_lines  # a row of JSON may have many lines
     with closing(lines_of(file)) as lines:
-        return reader.read_lines(islice(lines, layout.most_lines), layout, str(file))
+        return reader.read_lines(islice(lines, most), layout, str(file))

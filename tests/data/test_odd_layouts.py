@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -19,6 +20,7 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.guesses import table_of
 from probe.data.layout import Layout
 from probe.data.readers import read_file
+from probe.data.split import lines_of
 
 PLAIN = Layout()
 
@@ -109,14 +111,104 @@ def test_a_separator_named_in_a_message_reads_the_file(tmp_path: Path, content: 
     assert read_file(separated, replace(PLAIN, separator="whitespace")).words == [["Ana", "won"]]
 
 
-def test_json_lines_may_have_byte_order_marks_and_are_no_list(tmp_path: Path):
+def test_json_lines_may_have_byte_order_marks_or_be_one_array(tmp_path: Path):
     row = '\ufeff{"tokens": ["Ana"], "ner_tags": ["O"]}\n'
     split = read_file(file_of(tmp_path, row + row + "\ufeff", "train.jsonl"), PLAIN, "")
     assert split.words == [["Ana"], ["Ana"]]
-    for content in ("[\n {}\n]", '[{"tokens": []}]'):
-        with pytest.raises(UserError) as caught:
-            read_file(file_of(tmp_path, content, "train.json"), PLAIN, "")
-        names(caught.value, "train.json:1", "{...}")
+    rows = [{"tokens": ["Ana", word], "ner_tags": ["B-PER", "O"]} for word in ("won", "], [{", "x")]
+    for indent, lines in ((None, [1, 1, 1]), (1, [2, 12, 22])):
+        text = json.dumps(rows, indent=indent)
+        for end in ("\n", "\r\n"):
+            file = file_of(tmp_path, "\ufeff" + text.replace("\n", end) + end, "train.json")
+            split = read_file(file, PLAIN)
+            assert split.words == [row["tokens"] for row in rows]
+            assert list(split.lines) == lines
+            assert read_file(file, replace(PLAIN, most_lines=2)).words == [row["tokens"] for row in rows[:2]]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("[\n {}\n]", 2),
+        ('[{"tokens": []}]', 1),
+        ('[\n{"tokens": ["a"], "ner_tags": ["O"]},\n{"tokens": ["b"]\n', 3),
+        ('[\n{"tokens": ["a"], "ner_tags": ["O"]}\n{"tokens": ["b"], "ner_tags": ["O"]}]', 2),
+        ('[{"tokens": ["a"], "ner_tags": ["O"]}]\n[{"tokens": ["a"], "ner_tags": ["O"]}]', 1),
+        ('[{"tokens": ["a"], "ner_tags": ["O"]}, 7]', 1),
+        ("[7]", 1),
+        ("[]", 1),
+    ],
+)
+def test_an_array_that_is_none_of_rows_is_refused_with_its_line(tmp_path: Path, content: str, line: int):
+    with pytest.raises(UserError, match=rf"train\.json:{line}\b"):
+        read_file(file_of(tmp_path, content, "train.json"), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("rows", "tags"),
+    [
+        ([[], [[0, 1, "PER"], [2, 2, "LOC"]]], [["O", "O", "O"], ["B-PER", "I-PER", "B-LOC"]]),
+        ([[[1, 1, "X"]], [[2, 2, "X"], [0, 0, "Y"]]], [["O", "B-X", "O"], ["B-Y", "O", "B-X"]]),
+        ([[[0, 1, "X"]], [[1, 1, "Y"], [0, 1, "X"]]], "some.jsonl:2"),  # overlap
+        ([[[0, 0, "X"]], [[2, 3, "X"]]], "some.jsonl:2"),
+        ([[[0, 0, "X"]], [[1, 0, "X"]]], "some.jsonl:2"),
+        ([[[0, 0, "X"]], ["O", "O", "O"]], "some.jsonl:2"),
+        ([[[0, 1, "X"]], [[0, 2, "X"]]], "word offsets"),  # the last may be outside
+    ],
+)
+def test_word_offsets_are_read_if_they_can_mean_one_thing(tmp_path: Path, rows: list, tags: list[list[str]] | str):
+    text = "".join(json.dumps({"words": ["Ana", "Lee", "Bonn"], "spans": spans}) + "\n" for spans in rows)
+    file, layout = file_of(tmp_path, text, "some.jsonl"), replace(PLAIN, words_field="words", tags_field="spans")
+    if isinstance(tags, str):
+        with pytest.raises(UserError, match=rf"{tags}\b"):
+            read_file(file, layout)
+    else:
+        assert read_file(file, layout).tags == tags
+
+
+@pytest.mark.parametrize("misc", ["name=B-PER", "SpaceAfter=No|name=B-PER", "name=B-PER|surname=x"])
+@pytest.mark.parametrize("ending", ["conllu", "txt"])
+def test_a_tag_may_be_one_of_several_features(tmp_path: Path, misc: str, ending: str):
+    lines = [("Ana", misc), ("won", "name=O"), ("it", "SpaceAfter=No|name=O")]
+    text = "".join(f"{i}\t{word}\t_\tX\t_\t_\t0\tx\t_\t{cell}\n" for i, (word, cell) in enumerate(lines, 1))
+    file, layout = file_of(tmp_path, text, f"some.{ending}"), replace(PLAIN, word_column=1, tag_feature="name")
+    for task in ("spans", "tags"):
+        assert read_file(file, replace(layout, task=task)).tags == [["B-PER", "O", "O"]]
+    with pytest.raises(UserError, match=rf"some\.{ending}:3\b"):
+        read_file(file_of(tmp_path, text.replace("No|name=O", "No|other=O"), f"some.{ending}"), layout)
+
+
+@pytest.mark.parametrize("feature", [datasets.Image(), datasets.Audio(), datasets.Pdf(), datasets.Video()])
+@pytest.mark.parametrize("column", ["pic", "tokens"])
+def test_no_column_is_decoded_and_no_file_that_it_names_is_opened(tmp_path: Path, feature: object, column: str):
+    (tmp_path / "a.png").write_text("no picture")
+    types = {"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(datasets.Value("string"))}
+    described = datasets.Features(types | {column: feature})
+    stored = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    cells = pyarrow.array([{"bytes": None, "path": str(tmp_path / "a.png")}], type=stored)
+    rows = pyarrow.table({"tokens": [["Ana", "won"]], "ner_tags": [["B-PER", "O"]]} | {column: cells})
+    about = {"huggingface": json.dumps({"info": {"features": described.to_dict()}})}
+    file = tmp_path / "train.parquet"
+    pyarrow.parquet.write_table(rows.replace_schema_metadata(about), file)
+    if column == "pic":
+        assert read_file(file, PLAIN).words == [["Ana", "won"]]
+    else:
+        with pytest.raises(UserError, match=r"train\.parquet:1\b"):
+            read_file(file, PLAIN)
+
+
+def test_invisible_characters_inside_a_word_take_time_that_grows_with_their_number(tmp_path: Path):
+    word = "a" + "\u200b" * 1_000_000 + "b"
+    file = file_of(tmp_path, json.dumps({"tokens": [word, word], "ner_tags": ["B-PER", "O"]}), "some.jsonl")
+    assert read_file(file, PLAIN).words == [[word, word]]
+
+
+def test_a_line_without_end_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("probe.data.split.MOST_BYTES", 1 << 20)
+    for name, compress in (("a.jsonl.gz", gzip.compress), ("a.txt", bytes)):
+        file = file_of(tmp_path, compress(b"x O\n" + b"x" * (1 << 21)), name)
+        with pytest.raises(UserError, match=rf"{re.escape(name)}:2: .*\b1 MiB"):
+            list(lines_of(file))
 
 
 def test_stray_marks_and_blanks_are_counted_and_reported(tmp_path: Path):
