@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
-from probe.data.guesses import settings_that_read
+from probe.data.guesses import named_format, settings_that_read
 from probe.data.layout import Layout
 from probe.data.order import FEWEST_SENTENCES, neighbours_in_common, order_of
 from probe.data.readers import is_saved, read_file
@@ -28,7 +28,7 @@ from probe.data.tasks import SPANS, task_of
 from probe.data.warnings import WARNING, data_warnings, shared_sentences
 from probe.system import hub
 from probe.system.files import did_you_mean
-from probe.system.format import escape_invisible, first_few
+from probe.system.format import escape_invisible, first_few, reason_of
 
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package
@@ -36,6 +36,7 @@ BUNDLED_FOLDER = Path(__file__).parent / "demo"
 FILES_SHOWN = 12
 NEW_SHOWN = 20  # tags that do not occur in train
 FRACTION_SEED = 0
+PLAUSIBLE_MEAN = 100  # words per sentence, with settings that nobody typed
 
 
 @dataclass
@@ -125,9 +126,23 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     try:
         return _read_corpus(cfg)
     except UserError as error:
-        if cfg.path in (None, BUNDLED) or re.search(r"\bdata\.\w+=(?!NAME)", str(error)):
+        if cfg.path in (None, BUNDLED) or re.search(r"\bdata\.\w+=(?!NAME)", reason_of(error)):
             raise
-        raise UserError(f"{error} {settings_that_read(cfg, error, _read_corpus)}".rstrip()) from None
+        hint = settings_that_read(cfg, error, _read_plausibly) or named_format(cfg, error)
+        raise UserError(f"{reason_of(error)} {hint}" if hint else str(error)) from None
+
+
+def _read_plausibly(cfg: DataConfig, most_lines: int | None) -> Corpus:
+    """Reads a corpus with settings to be advised. Raises UserError also for what is probably not meant."""
+    corpus = _read_corpus(cfg, most_lines)
+    train = corpus.splits["train"]
+    num, labels = len(train.words), len(set(chain.from_iterable(train.tags)))
+    if train.num_words > PLAUSIBLE_MEAN * num if corpus.task.is_per_word else labels > max(2, num / 2):
+        raise UserError(f"{num} sentences of {train.num_words} words, {labels} labels")
+    for note in corpus.notes:
+        if note.startswith(WARNING):
+            raise UserError(note)
+    return corpus
 
 
 def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
@@ -202,15 +217,20 @@ def read_splits(cfg: DataConfig, most_lines: int | None = None) -> dict[str, Spl
                 f"data.path={cfg.path}: {found} It should hold {cfg.train}, {cfg.dev} and {cfg.test} "
                 "(data.train=NAME, ...)."
             )
-        splits = {}
-        there = first_few(
-            sorted(file.name for file in folder.iterdir() if file.is_file() or is_saved(file)), FILES_SHOWN
-        )
+        splits, mistakes = {}, list[str]()
+        files = sorted(file.name for file in folder.iterdir() if file.is_file() or is_saved(file))
+        there = f"There are: {first_few(files, FILES_SHOWN)}. "
         for name in wanted:
             file = folder / getattr(cfg, name)
             if fractions[name] is None or file.exists():
-                remedy = f"There are: {there}. Another file name: data.{name}=NAME{_offer(name)}."
-                splits[name] = read_file(file, layout, remedy)
+                try:
+                    remedy = f"{there}Another file name: data.{name}=NAME{_offer(name)}."
+                    splits[name] = read_file(file, layout, remedy)
+                except UserError as error:
+                    mistakes.append(str(error))
+                    there = "" if there in mistakes[-1] else there
+        if mistakes:
+            raise UserError("\n".join(mistakes))
     for name, fraction in fractions.items():
         if fraction is not None and name in splits:
             raise UserError(

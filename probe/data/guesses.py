@@ -8,14 +8,14 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, groupby, islice, pairwise, permutations
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
 from probe.data.columns import cut_line
-from probe.data.json_parquet import table_of_rows
+from probe.data.json_parquet import LOOKED_AT, json_rows, plain_rows, table_of_rows
 from probe.data.layout import Layout
 from probe.data.readers import reader_of
 from probe.data.split import BYTE_ORDER_MARK, Split, bare_tag, lines_of
@@ -25,12 +25,26 @@ NUMBER = re.compile(r"\d+([-.]\d+)?")
 NEARLY_ALL = 0.9
 FEW_TAGS = 100  # distinct ones
 TRIED_LINES = 10_000  # of each file
-MOST_STATES, MOST_SETTINGS = 12, 4  # from which more is tried
+TAG = r"(?:O|[BIESLUM]-[^\s|]+)"
+MOST_STATES, MOST_SETTINGS = 20, 5  # from which more is tried
 COMMENT = re.compile(r"(#|%|;|//|<|\*\*|==|--|@@)(?=.*\w|\1)")  # how lines begin that are probably no words
 # Those between documents: # newdoc id = 1, ### PMID:1, ###MEDLINE:1, <doc id="1">, # hipe2022:document_id = 1
 BOUNDARY = re.compile(r"(?!</)[^\w\s]+ ?[^\n=]{0,20}?(doc|pmid|medline|article|abstract)\w*|###", re.I)
 HEADER = re.compile(r"(?<![a-z])(tokens?|words?|forms?|text|sentences?|tags?|labels?|ner|pos)(?![a-z0-9])", re.I)
 Settings = dict[str, Any]
+WORDS_AND_TAGS = "Write a list of words and a list with a tag per word"
+# What no setting reads: how a line of it looks (behind a line with the file's name), what it is, and what to write.
+FORMATS = {
+    r"\A.*\.spacy\n": f"That is spaCy's DocBin. {WORDS_AND_TAGS} as JSON lines.",
+    r"^T\d+\t\S+ \d+ \d+": "Those are brat's annotations, by characters. Write a word and its tag per line.",
+    r"^__label__\S": "Those are lines of fastText. Write label TAB text: sed -E 's/^__label__([^ ]+) +/\\1\\t/' FILE.",
+    r"^\S+([|/])\S+(?: \S+\1\S+)*$": "Those are pairs of a word and its tag. Write one per line, with a tab between.",
+    r"\['|\"\[\"\"|\"\[\\\\\"": f"Its lists are written as texts. {WORDS_AND_TAGS} as JSON lines.",
+    rf'"{TAG}(?: {TAG})+"': f"Its tags are one text. {WORDS_AND_TAGS}.",
+    r'"(?:start|begin)\w*": ?\d+|\[\d+, ?\d+, ?"': (
+        f"Its labels have character offsets. Split the text into words first. {WORDS_AND_TAGS}."
+    ),
+}
 
 
 def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataConfig, int | None], Any]) -> str:
@@ -53,12 +67,30 @@ def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataCo
             comments = Layout.of(replace(cfg, **tried)).comments if "comment" in tried else ()
             loses_documents = any(COMMENT.match(f"{comment} x") for comment in comments) and train.documents is None
             start = "If its tags are not spans" if tried.get("task") == "tags" else "This reads it"
-            settings = " ".join(f"data.{name}={_quoted(value)}" for name, value in tried.items())
+            settings = " ".join(f"data.{name}={quoted(value)}" for name, value in tried.items())
             return f"{start}: {settings}{' (without documents)' if loses_documents else ''}"
     return ""
 
 
-def _quoted(value: object) -> str:
+def named_format(cfg: DataConfig, error: UserError) -> str:
+    """Returns what a file is that no setting reads, and what to write instead; "" if that is not known."""
+    file = _file_of(cfg, str(error))
+    try:
+        rows = table_of_rows(file) if reader_of(file).read_lines is None else None
+        head = map(json.dumps, plain_rows(rows)) if rows is not None else _lines(file)
+        start = "\n".join(islice(head, LOOKED_AT))
+    except (UserError, ValueError, TypeError):
+        start = ""
+    return next((what for sign, what in FORMATS.items() if re.search(sign, f"{file.name}\n{start}", re.M)), "")
+
+
+def _file_of(cfg: DataConfig, found: str) -> Path:
+    """Returns the file of which something was found, or that of train."""
+    files = [Path(str(cfg.path), name).expanduser() for name in (cfg.train, cfg.dev, cfg.test) if name is not None]
+    return next((file for file in files if found.startswith(str(file))), files[0])
+
+
+def quoted(value: object) -> str:
     """Quotes a setting's value for Hydra and the shell where that is needed."""
     is_plain = isinstance(value, str) and re.fullmatch(r"[\w./:@%+-]+", value)
     return str(value) if is_plain else shlex.quote(json.dumps(value, ensure_ascii=False))
@@ -77,14 +109,18 @@ def _candidates(cfg: DataConfig, found: str) -> Iterator[Settings]:
         if all(len(names) == 1 for names in like.values()):
             yield {split: names[0] for split, names in like.items()}
     place = re.match(r"(.+?):(\d+)\b", found)
-    file = Path(place[1]) if place and Path(place[1]) in files else files[0]
+    file = _file_of(cfg, found)
     reader = reader_of(file).name
     try:
-        if reader in ("JSON lines", "Parquet or Arrow"):
-            row = json.loads(_lines(file)[0]) if reader == "JSON lines" else table_of_rows(file)[0]
-            yield from _of_fields(cfg, row if isinstance(row, dict) else {})
+        if reader == "JSON lines":
+            yield from _of_fields(cfg, [row for _, row in islice(json_rows(lines_of(file), str(file)), TRIED_LINES)])
+        elif reader == "Parquet or Arrow":
+            yield from _of_fields(cfg, list(islice(plain_rows(table_of_rows(file)), LOOKED_AT)))
         elif cfg.task == "sentence":
             yield {"separator": "comma"}
+            cells, *others = {*map(tuple, (_cut(_lines(one)[0], cfg.separator) for one in files))}
+            for label, text in permutations([] if others else cells, 2):
+                yield {"tags_field": label, "words_field": text}
         else:
             yield from _of_columns(cfg, _lines(file), reader)
             odd = next(islice(lines_of(file), int(place[2]) - 1, None), "") if place else ""
@@ -100,20 +136,30 @@ def _lines(file: Path) -> list[str]:
     return [line for line in lines if line.strip(" \t,")]
 
 
-def _of_fields(cfg: DataConfig, row: dict[str, Any]) -> Iterator[Settings]:
+def _of_fields(cfg: DataConfig, rows: list[dict[str, Any]]) -> Iterator[Settings]:
     """Yields the pairs of fields that may be words and tags, or a text and its label."""
-    lists = {name: {*map(type, value)} for name, value in row.items() if isinstance(value, list) and name.isprintable()}
-    for words in (name for name, kinds in lists.items() if kinds == {str}):
-        for tags, kinds in lists.items():
-            if tags != words and kinds <= {str, int} and len(row[tags]) == len(row[words]):
-                yield {"words_field": words, "tags_field": tags}
+    names = [name for name in dict.fromkeys(chain.from_iterable(rows)) if name.isprintable()]
+    values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
+    lists = {name: own for name, own in values.items() if own and all(isinstance(value, list) for value in own)}
+    kinds = {name: {*map(type, chain.from_iterable(own) if name in lists else own)} for name, own in values.items()}
+    numbers = [
+        *chain.from_iterable(value if isinstance(value, list) else [value] for value in values.get(cfg.tags_field, []))
+    ]
+    if cfg.task != "spans" and {*map(type, numbers)} == {int} and max(numbers) < FEW_TAGS:
+        yield {"labels": list(map(str, range(max(numbers) + 1)))}
+    for words, tags in permutations(lists, 2):
+        is_tag_a_word = kinds[tags] <= {str, int} and [*map(len, lists[words])] == [*map(len, lists[tags])]
+        if kinds[words] == {str} and (is_tag_a_word or kinds[tags] == {list}):
+            yield {"words_field": words, "tags_field": tags}
     if lists and cfg.task == "spans":
         yield {"task": "tags"}
-    texts = [name for name, value in row.items() if isinstance(value, str) and name.isprintable() and not lists]
-    for text in sorted(texts, key=lambda name: -len(row[name])):
-        for label in row:
-            if label != text and isinstance(row[label], str | int) and label.isprintable():
-                yield {"task": "sentence", "words_field": text, "tags_field": label}
+    blanks = {name: [text.count(" ") for text in own] for name, own in values.items() if kinds[name] == {str}}
+    texts = sorted(blanks, key=lambda name: -sum(blanks[name]))
+    if lists or not texts or (len(texts) > 1 and sum(blanks[texts[1]]) > 2 * len(rows)):  # two texts have no one label
+        return
+    for label in names:
+        if label != texts[0] and kinds[label] in ({str}, {int}) and blanks.get(label) != blanks[texts[0]]:
+            yield {"task": "sentence", "words_field": texts[0], "tags_field": label}
 
 
 def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> Iterator[Settings]:
@@ -133,8 +179,9 @@ def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> 
     cells = _cut(first, cfg.separator)
     has_tags = any(cell == "O" or ALMOST.fullmatch(cell) or BARE_PREFIX.fullmatch(cell) for cell in cells)
     names_columns = not has_tags and (len(heads) > len(set(heads)) or any(map(HEADER.search, cells)))
-    start = first.partition(cells[0])[0] + cells[0]  # in CSV, a quote may stand before it
-    if names_columns and len(cells) > 1 and cells[0] and sum(line.startswith(start) for line in lines) == 1:
+    name = next(filter(None, cells), "")
+    start = first.partition(name)[0] + name  # in CSV, a quote may stand before it, or the empty name of a row's number
+    if names_columns and len(cells) > 1 and name and sum(line.startswith(start) for line in lines) == 1:
         yield {"comment": [*old, start] if old else start}
     yield from [{"comment": None}] if old else []
 
@@ -154,15 +201,19 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     tags, words = (columns[at] if -width <= at < width else [] for at in (cfg.tag_column, cfg.word_column))
     of_spans = sum(tag == "O" or PREFIXED.fullmatch(tag) is not None for tag in tags)
     no_words = words.count("") > (1 - NEARLY_ALL) * len(words) or words is tags or nearly_all_numbers(words)
-    whole = [at for at, column in enumerate(columns) if all(column) and column is not tags]
+    names = sentence_column(table)
+    whole = [at for at, column in enumerate(columns) if all(column) and column is not tags and at != names]
     best = wordlike_column([[row[at] for at in whole] for row in table])
-    others = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
+    others: Settings = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
+    others |= {"sentence_column": names} if names not in (None, cfg.sentence_column) and reader == "columns" else {}
     if cfg.task == "spans" and (of_spans < NEARLY_ALL * len(tags) or {*tags} <= {"O"}):
         yield from ({"tag_column": at} | others for at in span_columns(table))
     yield from [others] if others else []
+    features = re.findall(rf"(?:^|\|)(\w+)=(?={TAG}(?:\||$))", "|".join(tags[:FEW_TAGS]))
+    yield from ({"tag_feature": feature} for feature, _ in Counter(features).most_common() if not cfg.tag_feature)
     kinds = set(map(bare_tag, tags)) - {"O"}
     no_spans = kinds and not any(PREFIXED.fullmatch(kind) or ALMOST.fullmatch(kind) or "*" in kind for kind in kinds)
-    if cfg.task == "spans" and no_spans and len(kinds) <= FEW_TAGS:
+    if cfg.task == "spans" and no_spans and len(kinds) <= FEW_TAGS and not any("=" in kind[1:] for kind in kinds):
         yield {"task": "tags"}
     yield from [{"scheme": "auto"}] if cfg.scheme != "auto" else []
 
@@ -184,6 +235,22 @@ def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
         if outside and counts and (all(map(PREFIXED.fullmatch, counts)) or all(map(BARE_PREFIX.fullmatch, counts))):
             found.append((-counts.total(), at))
     return [at for _, at in sorted(found)]
+
+
+def sentence_column(table: Sequence[Sequence[str]]) -> int | None:
+    """Returns the column that numbers or names the sentence of each row, or of its first one; None if there is none.
+
+    No name returns later, and sentences have two words or more on average. If only first rows have one, they count up.
+    """
+    found = dict[int, int]()
+    for at, column in enumerate(zip(*table, strict=False)):
+        names = [name for name, _ in groupby(filter(None, column))]
+        numbers = [int(number[0]) for number in map(re.compile(r"\d+").search, names) if number]
+        counts_up = all(first < second for first, second in pairwise(numbers))
+        is_name = 1 < len(numbers) == len(names) == len({*names}) and ("" not in column or counts_up)
+        if is_name and 3 * len(names) <= 2 * len(column):
+            found[at] = len(names)
+    return max(found, key=lambda at: found[at], default=None)
 
 
 def nearly_all_numbers(values: Sequence[str]) -> bool:

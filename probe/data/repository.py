@@ -53,9 +53,9 @@ def read_hub(
         raise UserError(f"{cached} is damaged ({found}). Type: rm -r {cached}, then the same command again.") from None
     where = f"{repo.name} on the Hub"
     available = {ours: theirs for ours, theirs in splits.items() if theirs in loaded}
-    for ours in splits:
-        if ours not in available and ours in remedies:
-            raise UserError(f"{where} has no split {splits[ours]!r}, only {', '.join(loaded)}. {remedies[ours]}")
+    if missing := [ours for ours in remedies if ours not in available]:
+        told = (f"{where} has no split {splits[one]!r}, only {', '.join(loaded)}. {remedies[one]}" for one in missing)
+        raise UserError("\n".join(told))
     return {ours: read_dataset(loaded[theirs], layout, f"{where}, {theirs}") for ours, theirs in available.items()}
 
 

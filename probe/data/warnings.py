@@ -9,11 +9,23 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig
-from probe.data.guesses import FEW_TAGS, HEADER, NEARLY_ALL, nearly_all_numbers, span_columns, table_of, wordlike_column
-from probe.data.split import Split
+from probe.data.columns import cut_line
+from probe.data.guesses import (
+    FEW_TAGS,
+    HEADER,
+    NEARLY_ALL,
+    nearly_all_numbers,
+    quoted,
+    sentence_column,
+    span_columns,
+    table_of,
+    wordlike_column,
+)
+from probe.data.split import Split, lines_of
 from probe.system.format import escape_invisible
 
 WARNING = "WARNING: "  # begins a line
@@ -36,14 +48,30 @@ def data_warnings(cfg: DataConfig, train: Split, about: Mapping[str, Any]) -> li
     found = list(_numbers(train, words, table)) or [*_affixes(words), *on_shared(about.get("shared", {}))]
     if train.num_words > LONGEST_MEAN * len(train.words):
         found.append(f"sentences have {train.num_words // len(train.words)} words on average: are empty lines missing?")
-    return [*found, *_header(train), *_tags(cfg, train, table, "scheme" in about)]
+    return [*found, *_header(train), *_merged(train, table), *_tags(cfg, train, table, "scheme" in about)]
+
+
+def _merged(train: Split, table: list[list[str]]) -> Iterator[str]:
+    """Warns of a column of sentences whose ends are not those that were read."""
+    at = sentence_column(table)
+    if at is not None and (names := len({row[at] for row in table if row[at]})) > len(train.words):
+        yield f"column {at} has {names:,} sentences, of which {len(train.words):,} were read: data.sentence_column={at}"
 
 
 def _header(train: Split) -> Iterator[str]:
-    """Warns of a first word and tag that seem to name the columns: the tag occurs nowhere else."""
+    """Warns of a first line that seems to name the columns: its tag occurs nowhere else."""
     word, tag = train.words[0][0], train.tags[0][0]
-    if train.word_a_line and HEADER.search(f"{word} {tag}") and sum(tags.count(tag) for tags in train.tags) == 1:
+    tags = Counter(chain.from_iterable(train.tags))
+    if tags[tag] > 1:
+        return
+    if train.word_a_line and HEADER.search(f"{word} {tag}"):
         yield f"the first word is {word} {tag}; if that names the columns: data.comment={word}"
+    elif not train.word_a_line and train.separator and 2 * len(tags) < tags.total():
+        label, *texts = cut_line(next(lines_of(Path(train.origin))).removesuffix("\r"), train.separator)
+        names = " ".join(
+            f"data.{name}={quoted(one)}" for name, one in (("tags_field", label), ("words_field", texts[-1]))
+        )
+        yield f"label {tag} occurs in the first line alone; if that names the columns: {names}"
 
 
 def _affixes(words: Sequence[str]) -> Iterator[str]:

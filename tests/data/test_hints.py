@@ -160,6 +160,170 @@ def test_what_no_setting_reads_has_no_hint(tmp_path: Path, text: str | bytes):
     names(message, "train.txt")
 
 
+SENTENCES = (
+    [("EU", "B-ORG"), ("@", "O"), ("in", "O")],
+    [("Rome", "B-LOC"), ("is", "O")],
+    [("Bonn", "B-LOC"), ("so", "O")],
+)
+ROWS = [(i, word, tag) for i, sentence in enumerate(SENTENCES) for word, tag in sentence]
+FIRSTS = [i and ROWS[i - 1][0] == ROWS[i][0] for i in range(len(ROWS))]
+
+
+def table(header: str, line: str, end: str = "\n") -> str:
+    """A line per word: {i} is its sentence, {first} the same in a sentence's first line alone, {row} the line."""
+    lines = [
+        line.format(i=i, word=word, tag=tag, first="" if FIRSTS[row] else f"Sentence: {i + 1}", row=row)
+        for row, (i, word, tag) in enumerate(ROWS)
+    ]
+    return "".join(f"{one}{end}" for one in [header, *lines] if one)
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (table("sentence_id,words,labels", "{i},{word},{tag}"), 0),
+        (table("words,labels,sentence_id", "{word},{tag},{i}"), 2),
+        (table("words\tlabels\tsentence_id", "{word}\t{tag}\ttrain-{i}"), 2),
+        (table(",Sentence #,Word,POS,Tag", "{row},{first},{word},NN,{tag}"), 1),
+        (table("Unnamed: 0,Sentence #,Word,Tag", "{row},Sentence: {i},{word},{tag}"), 1),
+        (table("", "{i}\t{word}\t{tag}"), 0),
+        (table("\ufeffid\ttoken\tner", "{i}\t{word}\t{tag}", "\r\n"), 0),
+        (table("tag,word,sid", '{tag},"{word}",{i}'), 2),
+    ],
+)
+def test_numbers_and_names_of_sentences_are_found_in_any_column(tmp_path: Path, text: str, column: int):
+    corpus, typed = follow(tmp_path, text, ending="csv")
+    assert isinstance(corpus, Corpus), corpus
+    assert f"data.sentence_column={column}" in typed
+    train = corpus.splits["train"]
+    assert list(train.words) == [["EU", "won", "in"], ["Rome", "is"], ["Bonn", "so"]]
+    assert list(train.tags) == [["B-ORG", "O", "O"], ["B-LOC", "O"], ["B-LOC", "O"]]
+
+
+def test_a_column_of_sentences_that_is_not_read_is_warned_of(tmp_path: Path):
+    text = table("", "{i}\t{word}\t{tag}")
+    corpus, _ = follow(tmp_path, text, "data.word_column=1")
+    assert isinstance(corpus, Corpus)
+    (warning,) = [note for note in corpus.notes if note.startswith("WARNING")]
+    names(warning, "column 0", 3, 1, "data.sentence_column=0")
+    for column in ("0", "-3"):
+        corpus, _ = follow(tmp_path, text, "data.word_column=1", f"data.sentence_column={column}")
+        assert isinstance(corpus, Corpus)
+        assert (corpus.splits["train"].lengths, corpus.notes) == ([3, 2, 2], [])
+
+
+@pytest.mark.parametrize(
+    ("ending", "line", "named"),
+    [
+        ("txt", "T1\tORG 0 2\tEU\nT2\tLOC 5 9\tRome @\n", "brat"),
+        ("spacy", b"\x78\x9c\xff\xfe", "DocBin"),
+        ("txt", "EU|B-ORG @|O\n", "word"),
+        ("csv", "tokens,ner_tags\n\"['EU', '@']\",\"['B-ORG', 'O']\"\n", "lists"),
+        ("csv", 'tokens,ner_tags\n"[""EU"", ""@""]","[""B-ORG"", ""O""]"\n', "lists"),
+        ("jsonl", json.dumps({"tokens": "['EU', '@']", "ner_tags": "['B-ORG', 'O']"}), "lists"),
+        ("jsonl", json.dumps({"text": "EU @", "tags": "B-ORG O"}), "tags"),
+        ("jsonl", '{"text": "x", "label": []}\n{"text": "EU @", "label": [[0, 2, "X"]]}', "character"),
+        ("json", json.dumps([{"spans": []}, {"spans": [{"start": 0, "end": 2}]}], indent=1), "character"),
+        ("json", json.dumps([{"data": {"text": "@"}, "annotations": [{"start": 0}]}]), "character"),
+    ],
+)
+def test_formats_that_no_setting_reads_are_named(tmp_path: Path, ending: str, line: str | bytes, named: str):
+    message, typed = follow(tmp_path, line, ending=ending)
+    names(message, f"train.{ending}", named)
+    assert not typed
+    assert len(str(message)) < 500 + len(str(tmp_path))
+
+
+def test_lines_of_fasttext_are_named_with_what_to_write(tmp_path: Path):
+    message, typed = follow(tmp_path, f"__label__POS @ {'film ' * 100}\n__label__NEG no\n", "data=sentences")
+    names(message, "train.txt:1", "TAB", "fastText")
+    assert len(str(message)) < 500 + len(str(tmp_path))
+    assert not typed
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"text": "EU @", "tags": "B-ORG O"}, {"text": "so @", "tags": "O O"}, {"text": "an @", "tags": "O O"}],
+        [{"sentence1": f"{n} a man @", "sentence2": "a dog {n} runs", "score": 2.5} for n in range(4)],
+        [{"sentence1": f"{n} a man @", "sentence2": "a dog {n} runs", "label": "same"} for n in range(4)],
+        [{"text": f"a man {n} @", "id": f"no{n}"} for n in range(4)],
+    ],
+)
+def test_no_label_of_a_sentence_is_advised_that_is_none(tmp_path: Path, rows: list[dict]):
+    message, typed = follow(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), ending="jsonl")
+    names(message, "train.jsonl:1")
+    assert not typed
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_numbers_without_names_get_a_line_that_can_be_typed(tmp_path: Path, ending: str):
+    rows: list[dict] = [{"text": f"a {n} @", "label": n % 2} for n in range(4)]
+    for name, word in FILES.items():
+        own = [row | {"text": row["text"].replace("@", word)} for row in rows]
+        if ending == "parquet":
+            datasets.Dataset.from_list(own).to_parquet(tmp_path / f"{name}.parquet")
+        else:
+            (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+    files = [f"data.{name}={name}.{ending}" for name in FILES]
+    base = ["data=sentences", f"data.path={tmp_path}", *files]
+    with pytest.raises(UserError) as caught:
+        load_corpus(configs_of(base)[0][0].data)
+    (typed,) = TYPED.findall(str(caught.value))
+    corpus = load_corpus(configs_of([*base, *shlex.split(typed)])[0][0].data)
+    assert list(corpus.splits["train"].tags) == [["0"], ["1"], ["0"], ["1"]]
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_names_of_columns_are_advised_where_the_text_comes_first(tmp_path: Path, separator: str):
+    lines = [f"a {word} film {n} @,{label}" for n in range(4) for word, label in (("good", "pos"), ("bad", "neg"))]
+    text = "\r\n".join(["review,sentiment", *lines]).replace(",", separator)
+    corpus, typed = follow(tmp_path, text, "data=sentences", ending="tsv")
+    assert isinstance(corpus, Corpus), corpus
+    names(typed, "data.tags_field=sentiment", "data.words_field=review")
+    assert corpus.splits["train"].words[0] == ["a", "good", "film", "0", "won"]
+    assert list(corpus.splits["train"].tags)[:2] == [["pos"], ["neg"]]
+
+
+def test_of_texts_before_labels_the_order_is_named(tmp_path: Path):
+    lines = [f"a {word} film {n} @\t{label}" for n in range(4) for word, label in (("good", "1"), ("bad", "0"))]
+    message, _ = follow(tmp_path, "\n".join(lines), "data=sentences", ending="tsv")
+    names(message, "train.tsv", "label", "first", 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("header", "label", "text"),
+    [("Quality\tString", "Quality", "String"), ("class\tid\tthe text", "class", "the text")],
+)
+def test_a_first_line_with_a_label_of_its_own_is_warned_of(tmp_path: Path, header: str, label: str, text: str):
+    between = "\t7" * (header.count("\t") - 1)
+    lines = [f"{n % 2}{between}\ta @ text {n}" for n in range(6)]
+    corpus, _ = follow(tmp_path, "\n".join([header, *lines]), "data=sentences", ending="tsv")
+    assert isinstance(corpus, Corpus)
+    (warning,) = [note for note in corpus.notes if note.startswith("WARNING")]
+    names(warning, label)
+    typed = [shlex.split(one)[0] for one in TYPED.findall(warning)]
+    corpus, _ = follow(tmp_path, "\n".join([header, *lines]), "data=sentences", *typed, ending="tsv")
+    assert isinstance(corpus, Corpus)
+    assert corpus.splits["train"].words[0] == ["a", "won", "text", "0"]
+    assert list(corpus.splits["train"].tags)[:2] == [["0"], ["1"]]
+    assert not [note for note in corpus.notes if note.startswith("WARNING")]
+
+
+def test_the_mistakes_of_all_splits_come_at_once(tmp_path: Path):
+    for name in FILES:
+        (tmp_path / f"{name}.conll").write_text(f"{name} O\nx B-X y\n")
+    config = configs_of(["data=columns", f"data.path={tmp_path}", *(f"data.{name}={name}.conll" for name in FILES)])
+    with pytest.raises(UserError) as caught:
+        load_corpus(config[0][0].data)
+    names(caught.value, *(f"{name}.conll:2" for name in FILES))
+    config = configs_of(["data=columns", f"data.path={tmp_path}", *(f"data.{name}={name}.no" for name in FILES)])
+    with pytest.raises(UserError) as caught:
+        load_corpus(config[0][0].data)
+    names(caught.value, *(f"{name}.no" for name in FILES), "data.train=NAME", "data.dev=NAME", "data.test=NAME")
+    assert str(caught.value).count("dev.conll, test.conll, train.conll") == 1
+
+
 @pytest.mark.parametrize(
     ("row", "typed"),
     [
@@ -171,7 +335,11 @@ def test_what_no_setting_reads_has_no_hint(tmp_path: Path, text: str | bytes):
         ({"\ud800": ["EU", "@"], "ner_tags": ["B-ORG", "O"]}, r"\ud800"),
         ({"tokens": ["EU\ud800", "@"], "ner_tags": ["B-ORG", "O"]}, r"\ud800"),
         ({"tokens": ["EU", "@"], "ner_tags": ["B-\ud800", "O"]}, r"\ud800"),
-        ([{"tokens": ["EU", "@"], "ner_tags": ["B-ORG", "O"]}], "list"),
+        ([{"tokens": ["EU", "@"], "ner_tags": ["B-ORG", "O"]}], []),
+        ({"tokenized_text": ["EU", "in", "@"], "ner": [[0, 0, "ORG"], [1, 2, "X"]]}, ["tokenized_text", "ner"]),
+        ({"words": ["EU", "@"], "spans": [[0, 1, "ORG"]]}, "spans"),
+        ({"words": ["EU", "@"], "spans": [[0, 0, "ORG"]]}, ["words", "spans"]),
+        ({"tokens": ["EU", None, "@"], "ner_tags": ["B-ORG", "O", "O"]}, "word 2 of 'tokens' is null"),
     ],
 )
 def test_fields_are_found_and_offsets_and_half_characters_are_named(
