@@ -139,9 +139,8 @@ def _read_plausibly(cfg: DataConfig, most_lines: int | None) -> Corpus:
     num, labels = len(train.words), len(set(chain.from_iterable(train.tags)))
     if train.num_words > PLAUSIBLE_MEAN * num if corpus.task.is_per_word else labels > max(2, num / 2):
         raise UserError(f"{num} sentences of {train.num_words} words, {labels} labels")
-    for note in corpus.notes:
-        if note.startswith(WARNING):
-            raise UserError(note)
+    for warning in data_warnings(cfg, train, corpus.about | {"shared": {}}):  # splits share sentences in any reading
+        raise UserError(warning)
     return corpus
 
 

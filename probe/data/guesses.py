@@ -39,9 +39,9 @@ FORMATS = {
     r"^T\d+\t\S+ \d+ \d+": "Those are brat's annotations, by characters. Write a word and its tag per line.",
     r"^__label__\S": "Those are lines of fastText. Write label TAB text: sed -E 's/^__label__([^ ]+) +/\\1\\t/' FILE.",
     r"^\S+([|/])\S+(?: \S+\1\S+)*$": "Those are pairs of a word and its tag. Write one per line, with a tab between.",
-    r"\['|\"\[\"\"|\"\[\\\\\"": f"Its lists are written as texts. {WORDS_AND_TAGS} as JSON lines.",
+    r"""(?:^|[\t,"] ?)\['[^']+'[], ]|"\[(?:""|\\")""": f"Its lists are texts. {WORDS_AND_TAGS} as JSON lines.",
     rf'"{TAG}(?: {TAG})+"': f"Its tags are one text. {WORDS_AND_TAGS}.",
-    r'"(?:start|begin)\w*": ?\d+|\[\d+, ?\d+, ?"': (
+    r'^(?!.*": ?\["[^]]).*(?:"(?:start|begin)_?(?:offset|char)?": ?\d+|\[\d+, ?\d+, ?")': (
         f"Its labels have character offsets. Split the text into words first. {WORDS_AND_TAGS}."
     ),
 }
@@ -60,7 +60,9 @@ def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataCo
                 read(replace(cfg, **tried), TRIED_LINES)
                 train = read(replace(cfg, **tried), None).splits["train"]
             except UserError as other:
-                is_new = str(other) not in [text for _, text in states]
+                is_new = (str(other), tried.get("separator")) not in [
+                    (text, so.get("separator")) for so, text in states
+                ]
                 if is_new and len(states) < MOST_STATES and len(tried) < MOST_SETTINGS:
                     states.append((tried, str(other)))
                 continue
@@ -76,10 +78,8 @@ def named_format(cfg: DataConfig, error: UserError) -> str:
     """Returns what a file is that no setting reads, and what to write instead; "" if that is not known."""
     file = _file_of(cfg, str(error))
     try:
-        rows = table_of_rows(file) if reader_of(file).read_lines is None else None
-        head = map(json.dumps, plain_rows(rows)) if rows is not None else _lines(file)
-        start = "\n".join(islice(head, LOOKED_AT))
-    except (UserError, ValueError, TypeError):
+        start = "\n".join(_lines(file)[:LOOKED_AT])
+    except UserError:  # it is no text
         start = ""
     return next((what for sign, what in FORMATS.items() if re.search(sign, f"{file.name}\n{start}", re.M)), "")
 
@@ -181,7 +181,13 @@ def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> 
     names_columns = not has_tags and (len(heads) > len(set(heads)) or any(map(HEADER.search, cells)))
     name = next(filter(None, cells), "")
     start = first.partition(name)[0] + name  # in CSV, a quote may stand before it, or the empty name of a row's number
-    if names_columns and len(cells) > 1 and name and sum(line.startswith(start) for line in lines) == 1:
+    if (
+        names_columns
+        and len(cells) > 1
+        and name
+        and start.isprintable()
+        and sum(line.startswith(start) for line in lines) == 1
+    ):
         yield {"comment": [*old, start] if old else start}
     yield from [{"comment": None}] if old else []
 
@@ -204,11 +210,13 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     names = sentence_column(table)
     whole = [at for at, column in enumerate(columns) if all(column) and column is not tags and at != names]
     best = wordlike_column([[row[at] for at in whole] for row in table])
+    no_words = no_words or (names is not None and words is columns[names])
+    no_words = no_words or (best is not None and 2 * len({*words}) < len({*columns[whole[best]]}))
     others: Settings = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
-    others |= {"sentence_column": names} if names not in (None, cfg.sentence_column) and reader == "columns" else {}
     if cfg.task == "spans" and (of_spans < NEARLY_ALL * len(tags) or {*tags} <= {"O"}):
         yield from ({"tag_column": at} | others for at in span_columns(table))
     yield from [others] if others else []
+    yield from [{"sentence_column": names}] if names is not None and reader == "columns" else []
     features = re.findall(rf"(?:^|\|)(\w+)=(?={TAG}(?:\||$))", "|".join(tags[:FEW_TAGS]))
     yield from ({"tag_feature": feature} for feature, _ in Counter(features).most_common() if not cfg.tag_feature)
     kinds = set(map(bare_tag, tags)) - {"O"}

@@ -187,6 +187,7 @@ def table(header: str, line: str, end: str = "\n") -> str:
         (table(",Sentence #,Word,POS,Tag", "{row},{first},{word},NN,{tag}"), 1),
         (table("Unnamed: 0,Sentence #,Word,Tag", "{row},Sentence: {i},{word},{tag}"), 1),
         (table("", "{i}\t{word}\t{tag}"), 0),
+        (table("doc_id,sent_id,word,tag", "d1,{i},{word},{tag}"), 1),
         (table("\ufeffid\ttoken\tner", "{i}\t{word}\t{tag}", "\r\n"), 0),
         (table("tag,word,sid", '{tag},"{word}",{i}'), 2),
     ],
