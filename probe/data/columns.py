@@ -28,14 +28,13 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
     split.word_a_line, split.columns = True, [] if layout.without_tags else None
     at_word, at_tag, document = -1, -1, 0
     at_name, name = None, ""  # of sentences
-    feature = f"{layout.tag_feature}="
+    feature = f"{layout.tag_feature}=" if layout.tag_feature else ""
     numbers: list[int] = []  # of the lines of the current sentence
     rows: list[list[str]] = []  # their columns
 
     def tag_of(cell: str) -> str:
-        if layout.tag_feature is None:
-            return cell
-        return next((part.removeprefix(feature) for part in cell.split("|") if part.startswith(feature)), "_")
+        parts = cell.split("|") if feature else [cell]
+        return next((part.removeprefix(feature) for part in parts if part.startswith(feature)), "_")
 
     def end_sentence() -> None:
         if not rows:

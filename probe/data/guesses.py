@@ -206,12 +206,14 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     columns = list(map(list, zip(*table, strict=True)))
     tags, words = (columns[at] if -width <= at < width else [] for at in (cfg.tag_column, cfg.word_column))
     of_spans = sum(tag == "O" or PREFIXED.fullmatch(tag) is not None for tag in tags)
-    no_words = words.count("") > (1 - NEARLY_ALL) * len(words) or words is tags or nearly_all_numbers(words)
     names = sentence_column(table)
     whole = [at for at, column in enumerate(columns) if all(column) and column is not tags and at != names]
     best = wordlike_column([[row[at] for at in whole] for row in table])
-    no_words = no_words or (names is not None and words is columns[names])
-    no_words = no_words or (best is not None and 2 * len({*words}) < len({*columns[whole[best]]}))
+    more_distinct = best is not None and 2 * len({*words}) < len(
+        {*columns[whole[best]]}
+    )  # words are, than most columns
+    is_other = words is tags or (names is not None and words is columns[names]) or nearly_all_numbers(words)
+    no_words = more_distinct or is_other or words.count("") > (1 - NEARLY_ALL) * len(words)
     others: Settings = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
     if cfg.task == "spans" and (of_spans < NEARLY_ALL * len(tags) or {*tags} <= {"O"}):
         yield from ({"tag_column": at} | others for at in span_columns(table))

@@ -67,7 +67,7 @@ def _rows_of_array(text: str, lines: Iterable[str], origin: str) -> Iterator[tup
 def table_of_rows(file: Path, layout: Layout | None = None) -> Any:
     """Returns the rows of a Parquet or Arrow file, or of a folder of `save_to_disk`, as a `datasets.Dataset`.
 
-    layout: of a Parquet file, only these fields are read if it has all of them.
+    Of a Parquet file that has all fields of the layout, only these are read.
     """
     import datasets
     import pyarrow.parquet
