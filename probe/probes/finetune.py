@@ -12,7 +12,8 @@ B windows in a batch, P pieces, W words, H hidden size, C labels.
 
 from __future__ import annotations
 
-import os
+import hashlib
+import mmap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
 from probe.probes.training import Progress, labels_of, make_deterministic, refuse_divergence, tags_of
 from probe.system.bfloat16 import kernels, resolve_precision
-from probe.system.files import canonical, open_regular, to_jsonable, written_whole
+from probe.system.files import canonical, to_jsonable, written_whole
 from probe.system.format import duration, reason_of
 from probe.system.machine import resolve_device, to_device
 from probe.system.provenance import hardware, versions
@@ -139,14 +140,14 @@ def fine_tune(
     its `made_by` differs. `log` gets a line per epoch, and further lines within a long epoch. The same seed and number
     of threads give the same bits. Raises UserError for a loss that is not finite.
     """
-    epochs = int(cfg.probe.max_epochs)
-    parts = _begin(cfg, encoder, train, labels, device)
+    torch.manual_seed(cfg.seed)
+    tuned, epochs = FineTuned(cfg, encoder, labels, device), int(cfg.probe.max_epochs)
+    optimizer, rates = optimizer_of(tuned, cfg, train)
+    parts = {"weights": tuned, "optimizer": optimizer, "rates": rates}
     if _resume(parts, checkpoint, made_by):
-        log(f"resumes after epoch {len(parts['weights'].progress.curve)} of {epochs}")
+        log(f"resumes after epoch {len(tuned.progress.curve)} of {epochs}")
     elif checkpoint.exists():
         log(f"begins anew: {checkpoint} is damaged, or of other software or hardware")
-        parts = _begin(cfg, encoder, train, labels, device)  # a part of the old state may be in it
-    tuned, optimizer, rates = parts["weights"], parts["optimizer"], parts["rates"]
     for epoch in range(len(tuned.progress.curve) + 1, epochs + 1):
         seed = (cfg.seed * 1_000_003 + epoch - 1) % 2**63
         torch.manual_seed(seed)
@@ -173,9 +174,8 @@ def fine_tune(
         try:
             with written_whole(checkpoint) as temporary:
                 torch.save(state | {"made_by": made_by, "progress": vars(tuned.progress)}, temporary)
-                checksum = _checksum(temporary)
-                with temporary.open("ab") as stream:
-                    stream.write(checksum)
+                with temporary.open("r+b") as stream:
+                    stream.write(hashlib.file_digest(stream, xxhash.xxh3_128).digest())
         except (OSError, RuntimeError) as error:  # training continues; torch raises its own error on a full disk
             log(f"the checkpoint cannot be written: {reason_of(error)}")
     tuned.load_state_dict(tuned.progress.best_weights)
@@ -222,45 +222,31 @@ def optimizer_of(tuned: FineTuned, cfg: Config, train: TaggedText) -> tuple[torc
     return optimizer, transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * updates), updates)
 
 
-def _begin(cfg: Config, encoder: Encoder, train: TaggedText, labels: list[str], device: str) -> dict[str, Any]:
-    """Returns what is trained, the optimizer and its learning rates, as before the first epoch."""
-    torch.manual_seed(cfg.seed)
-    tuned = FineTuned(cfg, encoder, labels, device)
-    optimizer, rates = optimizer_of(tuned, cfg, train)
-    return {"weights": tuned, "optimizer": optimizer, "rates": rates}
-
-
 def _resume(parts: dict[str, Any], checkpoint: Path, made_by: str) -> bool:
-    """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did.
-
-    If it did not, a part of the state may have been restored.
-    """
+    """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did."""
     tuned = parts["weights"]
     try:
-        with open_regular(checkpoint) as stream:
-            stream.seek(-CHECKSUM_BYTES, os.SEEK_END)
-            checksum = stream.read()
-        if _checksum(checkpoint, CHECKSUM_BYTES) != checksum:
+        if not checkpoint.is_file() or not _is_whole(checkpoint):
             return False
         state = torch.load(checkpoint, map_location=tuned.device, weights_only=True)
         if state["made_by"] != made_by:
             return False
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
         tuned.progress = Progress(**state["progress"])
     except Exception:  # none yet, or anything else in its place
         return False
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
     return True
 
 
-def _checksum(file: Path, left_out: int = 0) -> bytes:
-    """Hashes a file, but for so many bytes at its end."""
-    state, remaining = xxhash.xxh3_128(), file.stat().st_size - left_out
-    with file.open("rb") as stream:
-        while part := stream.read(min(remaining, 2**20)):
-            state.update(part)
-            remaining -= len(part)
-    return state.digest()
+def _is_whole(file: Path) -> bool:
+    """Tells whether a file ends with the checksum of all before it."""
+    with (
+        file.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        memoryview(content)[:-CHECKSUM_BYTES] as part,
+    ):
+        return xxhash.xxh3_128_digest(part) == content[-CHECKSUM_BYTES:]
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from probe.system.format import closest
 
@@ -68,24 +68,21 @@ def to_jsonable(value: Any) -> Any:
     return [to_jsonable(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def open_regular(file: Path) -> BinaryIO:
-    """Opens a file of a folder that others may have written. Raises OSError for a link, and for what has no end."""
+def read_regular(file: Path, most: int = -1) -> bytes:
+    """Reads a file of a folder that others may have written. Raises OSError for a link, and for what has no end.
+
+    most: bytes; by default all.
+    """
     if not stat.S_ISREG(file.lstat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(file))
-    return file.open("rb")
-
-
-def read_regular(file: Path) -> bytes:
-    """Reads such a file whole."""
-    with open_regular(file) as stream:
-        return stream.read()
+    with file.open("rb") as stream:
+        return stream.read(most)
 
 
 def read_note(file: Path) -> str:
-    """Reads a short text from such a file, or why it cannot be read; empty if it is missing. No UTF-8 is replaced."""
+    """Reads a short text from such a file; empty if it is missing. Where it cannot be read, the text says why."""
     try:
-        with open_regular(file) as stream:
-            return stream.read(MOST_OF_A_NOTE).decode(errors="replace")
+        return read_regular(file, MOST_OF_A_NOTE).decode(errors="replace")
     except FileNotFoundError:
         return ""
     except OSError as error:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from probe.system.files import open_regular
 from probe.system.processes import LOOK_EVERY_S
 
 
@@ -92,7 +91,7 @@ def alone(path: Path) -> Iterator[None]:
 def is_locked(path: Path) -> bool:
     """Returns whether another process holds the file's lock exclusively."""
     try:
-        with open_regular(path) as stream:
+        with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as stream:  # a FIFO is not waited for
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return isinstance(error, BlockingIOError)
