@@ -21,7 +21,7 @@ from probe.probes.selection import Selection
 from probe.probes.tagger import Tagger
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
-from probe.system.files import canonical, sha256_of, write_atomically
+from probe.system.files import canonical, read_regular, sha256_of, write_atomically
 from probe.system.format import reason_of
 
 
@@ -55,7 +55,10 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
     if record.sha256.weights is None or not path.exists():
         lost = "were not saved" if record.sha256.weights is None else f"are missing ({path})"
         raise UserError(f"the weights of {record.label} {lost}. {how_to_save(record, file)}")
-    content = path.read_bytes()
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}. {how_to_save(record, file)}") from None
     if sha256_of(content) != record.sha256.weights:
         raise UserError(f"{path} was changed after the run (its sha256 differs). {how_to_save(record, file)}")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -151,8 +152,11 @@ def test_weights_are_safetensors_and_part_of_no_key(kept: tuple[Path, str], inpu
     with pytest.raises(UserError, match=r"\.safetensors.*sha256"):
         load_probe(file, record)
     weights.unlink()
-    with pytest.raises(UserError, match=weights.name):
-        load_probe(file, record)
+    for make in (lambda: None, lambda: weights.symlink_to("/dev/zero"), lambda: os.mkfifo(weights)):
+        make()
+        with pytest.raises(UserError, match=weights.name):
+            load_probe(file, record)
+        weights.unlink(missing_ok=True)
 
 
 def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch):
