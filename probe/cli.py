@@ -78,19 +78,21 @@ def main() -> None:
     from probe.system.machine import share_cores
     from probe.system.processes import become_child, is_child
 
-    if sys.getfilesystemencoding() != "utf-8":  # a locale such as C, in which names could not be written into records
+    # In a locale such as C, names could not be written into records. Without assertions, Hydra reads no range(1,3).
+    if sys.getfilesystemencoding() != "utf-8" or sys.flags.optimize:
         os.environ["PYTHONUTF8"] = "1"
+        os.environ.pop("PYTHONOPTIMIZE", None)
         os.execv(sys.executable, [sys.executable, "-m", "probe", *sys.argv[1:]])
     share_cores()
     for stream, kept in ((sys.stdout, "\n\t"), (sys.stderr, "\n\t\r")):  # with \r, a progress bar is drawn anew
         if stream.isatty():  # names and texts may be those of others; a file gets them as they are
             stream.write = functools.partial(_write_printable, stream.write, kept)  # type: ignore[method-assign]
-    if is_child():
-        become_child()
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:  # which `nohup` sets for SIGHUP
             signal.signal(number, _stop)
     try:
+        if is_child():
+            become_child()
         sys.exit(dispatch(sys.argv[1:]))
     except UserError as error:
         print("probe:", printable(str(error), "\n"), file=sys.stderr)

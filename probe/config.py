@@ -113,7 +113,7 @@ class FeaturesConfig:
     __hash__ = _hash_of_values
 
     def __post_init__(self) -> None:
-        self.cache_dir = str(Path(self.cache_dir).expanduser())
+        self.cache_dir = str(Path(self.cache_dir or "~/.cache/layer-probe").expanduser())
 
 
 @dataclass

@@ -64,7 +64,12 @@ def scores_line(record: RunRecord, dev_only: bool = False) -> str:
 
 def crew_of(command: str) -> Crew:
     """Returns the processes that share the runs of a command. Must be called before anything is planned."""
-    hub.commits.update({hub.Repo(*repo): commit for *repo, commit in json.loads(os.environ.get(COMMITS, "[]"))})
+    try:
+        hub.commits.update({hub.Repo(*repo): commit for *repo, commit in json.loads(os.environ.get(COMMITS, "[]"))})
+    except (ValueError, TypeError):
+        raise UserError(
+            f"{COMMITS} holds no commits: this program sets it, for processes that it starts. Unset it."
+        ) from None
     return Crew(command)
 
 

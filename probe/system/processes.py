@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,8 +12,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
+
+from probe.config import UserError
 
 # Seconds between two checks. No wait is longer, as a signal that arrives just before a wait is handled after it.
 LOOK_EVERY_S = 0.5
@@ -30,7 +33,25 @@ def is_child() -> bool:
 def become_child() -> None:
     """Makes a child end within a second after its parent. Ctrl-C is for the parent, which then ends its children."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with(int(os.environ[WORKER].rpartition("|")[2]))
+    end_with(int(_place_of_worker()[4]))
+
+
+def _place_of_worker() -> Sequence[str]:
+    """Returns the parts of WORKER. Raises UserError if another program has set it."""
+    value = os.environ[WORKER]
+    if found := re.fullmatch(r"(\d{1,9})\|([1-9]\d{0,8})\|([^|]*)\|([^|]*)\|(\d{1,9})", value):
+        return found.groups()
+    raise UserError(f"{WORKER}={value}: this program sets it, for processes that it starts. Unset it.")
+
+
+def _of_array(name: str, default: str) -> int:
+    """Returns one of the numbers that SLURM sets for a process of an array. Raises UserError if it is none."""
+    value = os.environ.get(f"SLURM_ARRAY_TASK_{name}", default)
+    if not re.fullmatch(r"\d{1,9}", value) or int(value) < int(default):
+        raise UserError(
+            f"SLURM_ARRAY_TASK_{name}={value}: expected a number, {default} or more. Outside an array: unset it."
+        )
+    return int(value)
 
 
 def end_with(parent: int) -> None:
@@ -63,14 +84,11 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
         self.jobs = 1
         self.environment: Mapping[str, str] = {}
         if is_child():
-            number, of, self.launch, gpus, _ = os.environ[WORKER].split("|")
+            number, of, self.launch, gpus, _ = _place_of_worker()
             self.number, self.of, self.gpus = int(number), int(of), gpus.split(",") if gpus else []
         else:
-            id, first, step, count = (
-                int(os.environ.get(f"SLURM_ARRAY_TASK_{name}", default))
-                for name, default in (("ID", 0), ("MIN", 0), ("STEP", 1), ("COUNT", 1))
-            )
-            self.number, self.of = (id - first) // step, count
+            first, step = _of_array("MIN", "0"), _of_array("STEP", "1")
+            self.number, self.of = (_of_array("ID", "0") - first) // step, _of_array("COUNT", "1")
             self.launch = os.environ.get("SLURM_ARRAY_JOB_ID") or uuid.uuid4().hex[:12]
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -378,3 +378,41 @@ def test_a_terminal_gets_no_command_from_a_text_and_a_file_gets_the_text(tmp_pat
         assert (r"a\x1b[2Jb" if out is inner else "a\x1b[2Jb") in told
     os.close(terminal)
     os.close(inner)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LAYER_PROBE_WORKER", "x"),
+        ("LAYER_PROBE_WORKER", "0|0|a||1"),
+        ("SLURM_ARRAY_TASK_ID", "abc"),
+        ("SLURM_ARRAY_TASK_STEP", "0"),
+        ("SLURM_ARRAY_TASK_COUNT", "-1"),
+        ("LAYER_PROBE_COMMITS", "[1]"),
+        ("LAYER_PROBE_COMMITS", "{"),
+    ],
+)
+def test_nonsense_in_a_variable_of_the_environment_is_one_line(
+    inputs: list[str], tmp_path: Path, name: str, value: str
+):
+    done = probe("-m", "layers=last", "seed=1,2", "jobs=1", *inputs, cwd=tmp_path, **{name: value})
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    names(done.stderr, name)
+
+
+@pytest.mark.slow
+def test_without_assertions_a_range_is_read_all_the_same(inputs: list[str], tmp_path: Path):
+    done = interpreted("doctor", "-m", "layers=last", "seed=range(1,3)", *inputs, cwd=tmp_path, PYTHONOPTIMIZE="1")
+    names(done.stdout, "2 runs")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_empty_variable_of_the_feature_store_is_as_none(inputs: list[str], monkeypatch: pytest.MonkeyPatch):
+    read = []
+    for value in (None, "", "/x"):
+        monkeypatch.delenv("LAYER_PROBE_CACHE", raising=False)
+        if value is not None:
+            monkeypatch.setenv("LAYER_PROBE_CACHE", value)
+        own = [one for one in inputs if not one.startswith("features.cache_dir")]
+        read.append(configs_of(own)[0][0].features.cache_dir)
+    assert read == [str(Path("~/.cache/layer-probe").expanduser())] * 2 + ["/x"]
