@@ -6,8 +6,10 @@ import copy
 import functools
 import itertools
 import json
+import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +31,7 @@ from probe.config import (
 from probe.encoders.checkpoint import local_folder
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
+from probe.runs.slurm import LAUNCHER
 from probe.system.format import reason_of
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
 # Settings whose value is a list. Such a list is one value, not the values of a sweep.
 LISTS = ("layers.indices", "features.layers", "data.labels", "data.comment", "race.rows")
+# Settings that are paths. What Hydra's grammar refuses in them (~, letters beyond ASCII, brackets) is taken as it is.
+PATHS = ("data.path", "data.train", "data.dev", "data.test", "encoder.path", "results_dir", "features.cache_dir")
 # Settings that only runs with a frozen encoder have.
 OF_FROZEN = re.compile(r"\+*(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 FINE_TUNED, FINE_TUNING = "condition=fine_tuned", "probe=finetune"  # this condition needs this kind of probe
@@ -104,9 +109,15 @@ def _parse(
         if "=" not in word:
             raise unknown_word(word)
     bare = [word.lstrip("+") for word in words]  # to Hydra, a sweep file is added, and everything else is there
-    typed = parser.parse_overrides([f"+{word}" if word.startswith("sweep=") else word for word in bare])
+    typed = [_override(parser, f"+{word}" if word.startswith("sweep=") else word) for word in bare]
     several = [override for override in typed if override.is_sweep_override()]
     for override in typed:
+        if override.input_line == LAUNCHER:  # of a command that does not submit itself
+            command = shlex.join(["probe", *(word for word in sys.argv[1:] if not word.startswith("hydra"))])
+            array = " --array=1-4" * ("race" in sys.argv[1:2])  # processes of one command share a race
+            raise UserError(
+                f"{LAUNCHER} submits training alone. For this command: sbatch{array} --wrap {shlex.quote(command)}"
+            )
         if override.is_delete() or _name(override).startswith("hydra"):
             raise UserError(
                 f"{override.input_line}: nothing is deleted, and Hydra's own settings are not used. A sweep: "
@@ -124,6 +135,26 @@ def _parse(
     if not jobs:
         raise UserError("this sweep has no run: one of its settings has no value (a range, a glob?).")
     return [_config(job) for job in jobs], is_sweep
+
+
+def _override(parser: OverridesParser, word: str) -> Override:
+    """Parses a setting; a path that cannot be parsed is taken as it is, but for interpolation.
+
+    One with commas may be several paths, so it is taken so only if there is such a file or folder.
+    """
+    from hydra.errors import HydraException
+
+    name, _, value = word.partition("=")
+    try:
+        override = parser.parse_overrides([word])[0]
+        if name not in PATHS or not isinstance(override.value(), list | dict):
+            return override
+    except HydraException:
+        if name not in PATHS or ("," in value and not os.path.exists(os.path.expanduser(value))):  # noqa: PTH110, PTH111 - Path's raise
+            raise
+    if (home := value.partition("/")[0]).startswith("~") and os.path.expanduser(home) == home:  # noqa: PTH111
+        raise UserError(f"{word}: there is no home of {home}. A folder of this name: {name}=./{value}")
+    return parser.parse_override(f"{name}={quoted(value)}".replace("\\${", "${"))
 
 
 def _name(override: Override) -> str:

@@ -222,3 +222,31 @@ def test_the_store_lies_where_typed_else_where_the_environment_says_else_at_home
     monkeypatch.setenv("LAYER_PROBE_CACHE", "/own")
     assert config_of(["data=demo"]).features.cache_dir == "/own"
     assert config_of(["data=demo", "features.cache_dir=typed"]).features.cache_dir == "typed"
+
+
+PATHS = ["a&b", "x (1)", "/data/文档", "/home/jörg/x", "a=b", "#1", "[1]", "it's", "a!b;c", "{x", 'a"b', "~", "x/[a]b"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_is_read_as_it_is_typed(path: str):
+    for name in ("data.path", "data.train", "encoder.path", "results_dir", "features.cache_dir"):
+        found = asdict(config_of(["data=columns", "data.path=x", "encoder.num_layers=3", f"{name}={path}"]))
+        for part in name.split("."):
+            found = found[part]
+        expands = name in ("results_dir", "features.cache_dir")
+        assert found == (str(Path(path).expanduser()) if expands else path)
+    with pytest.raises(UserError):
+        config_of(["data=columns", f"data.hub={path}", "data.path=x"] if path != "[1]" else ["seed=[1]"])
+
+
+def test_a_path_may_be_interpolated_and_swept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SOME_FOLDER", "/p")
+    assert config_of(["results_dir=${oc.env:SOME_FOLDER}/jörg"]).results_dir == "/p/jörg"
+    given = ["data.path=x", "-m", "results_dir=/p/a,b"]
+    assert [cfg.results_dir for cfg in configs_of(given)[0]] == ["/p/a", "b"]
+    with pytest.raises(UserError):
+        configs_of(["-m", "results_dir=/p/ä,b"])
+    with pytest.raises(UserError, match="~nobody_here"):
+        config_of(["results_dir=~nobody_here/x"])
+    (tmp_path / "ä,b").mkdir()
+    assert config_of([f"results_dir={tmp_path}/ä,b"]).results_dir == f"{tmp_path}/ä,b"

@@ -65,7 +65,8 @@ def in_training(folder: Path) -> int:
         (["layers=last,sum_all"], ["probe -m layers=last,sum_all"]),
         (["layers.indices=[1"], ["'layers.indices=[9,10]'"]),
         (["seed=1 b(c"], ["""'seed="1 b(c"'"""]),
-        (["data.path=/tmp/é"], ["""'data.path="/tmp/é"'"""]),
+        (["data.name=é"], ["""'data.name="é"'"""]),
+        (["results_dir=/tmp/é,b"], ["""'results_dir="/tmp/é,b"'"""]),
         (["sweep=quickstrat"], ["quickstart?"]),
         (["--seed", "3"], ["seed=3?"]),
         (["--learning-rate=3"], ["probe.learning_rate=3?"]),
@@ -99,6 +100,14 @@ def test_a_users_mistake_is_two_lines_and_exit_2(arguments: list[str], facts: li
     names(done.stderr, *facts)
     assert len(done.stderr.strip().splitlines()) <= 2
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["race", "screen", "extract"])
+def test_what_is_not_submitted_says_how_it_is(command: str, typed):
+    done = typed(command, "data=demo", "hydra/launcher=slurm", "hydra.launcher.array=2", "encoder=minilm_l6")
+    assert done.returncode == 2
+    names(done.stderr, "sbatch", f"'probe {command} data=demo encoder=minilm_l6'")
+    assert ("--array" in done.stderr) == (command == "race")
 
 
 @pytest.mark.parametrize("command", ["table", "report", "verify", "sweep-status"])
