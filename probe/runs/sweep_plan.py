@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.runs.records import damaged, load_json
 from probe.system.files import now, write_json
 from probe.system.format import encoder_labels, with_encoder
+from probe.system.grouping import group_by
 from probe.system.locks import alone
 
 SWEEP = "sweep.json"
@@ -60,12 +62,28 @@ class Asked:
 
 
 def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
-    """What people call some runs, by their keys: with the encoder's name where there are several."""
+    """What people call some runs, by their keys: with the encoder's name where there are several.
+
+    Runs of one name get the settings in which they differ, until no two have the same.
+    """
     names = list(dict.fromkeys(run.setting.encoder for run in runs))
-    if len(names) < 2:
-        return {run.key: run.label for run in runs}
-    short_names = dict(zip(names, encoder_labels(names), strict=True))
-    return {run.key: label_of(with_encoder(run.row, short_names[run.setting.encoder]), run.identity) for run in runs}
+    short_names = dict(zip(names, encoder_labels(names), strict=True)) if len(names) > 1 else {}
+    labels = {
+        run.key: label_of(with_encoder(run.row, short_names.get(run.setting.encoder)), run.identity) for run in runs
+    }
+    for same in group_by(runs, lambda run: labels[run.key]).values():
+        settings = {run.key: _typed(run.setting) for run in same}
+        for name in dict.fromkeys(name for own in settings.values() for name in own):
+            values = {key: str(own.get(name)) for key, own in settings.items()}
+            if len(set(values.values())) > 1 and len({labels[key] for key in values}) < len(values):
+                labels.update({key: f"{labels[key]}, {name}={value}" for key, value in values.items()})
+    return labels
+
+
+def _typed(setting: Setting) -> dict[str, Any]:
+    """Returns a run's settings by the names that are typed; the kind of probe first, as others depend on it."""
+    groups = {"probe": {"kind": None} | setting.probe, "features": setting.features}
+    return {"data": setting.data} | {f"{group}.{name}": own[name] for group, own in groups.items() for name in own}
 
 
 def write_expected(

@@ -10,7 +10,7 @@ from support.commands import SERVER
 from support.records import expect, make_record
 
 from probe.config import UserError, default_margin
-from probe.runs.sweep_plan import RequestedRun, read_asked, write_expected
+from probe.runs.sweep_plan import RequestedRun, labels_of, read_asked, write_expected
 from probe.tables.rows import build_rows
 
 
@@ -53,3 +53,16 @@ def test_what_was_typed_first_is_kept(tmp_path: Path):
     write_expected(tmp_path, runs, command="third")
     assert [run.command for run in read_asked(tmp_path).runs] == ["first", "second"]
     assert (build_rows(tmp_path)[0].margin, build_rows(tmp_path, 0.5)[0].margin) == (2, 0.5)
+
+
+def test_runs_that_differ_in_a_setting_are_called_by_it(tmp_path: Path):
+    run = expect(make_record(tmp_path, "last", 1, 0.8, 0.7))
+    runs = [run]
+    for seed, changed in ((2, {}), (1, {"hidden_size": 3}), (2, {"hidden_size": 3}), (3, {"hidden_size": 3})):
+        probe = run.identity.probe | changed
+        identity = replace(run.identity, seed=seed, probe=probe)
+        runs.append(replace(run, key=identity.key, identity=identity, setting=replace(run.setting, probe=probe)))
+    labels = list(labels_of(runs).values())
+    assert len(set(labels)) == len(runs)
+    assert ["probe.hidden_size=3" in label for label in labels] == [False, False, True, True, False]
+    assert labels[4] == runs[4].label
