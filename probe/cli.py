@@ -6,12 +6,10 @@ To add a command, write a function in the `command.py` of its folder and add a l
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -86,7 +84,7 @@ def main() -> None:
     share_cores()
     for stream, kept in ((sys.stdout, "\n\t"), (sys.stderr, "\n\t\r")):  # with \r, a progress bar is drawn anew
         if stream.isatty():  # names and texts may be those of others; a file gets them as they are
-            stream.write = functools.partial(_write_printable, stream.write, kept)  # type: ignore[method-assign]
+            stream.write = lambda text, to=stream.write, kept=kept: to(printable(text, kept))  # type: ignore
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:  # which `nohup` sets for SIGHUP
             signal.signal(number, _stop)
@@ -108,11 +106,6 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder that was removed
         print(f"probe: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)
-
-
-def _write_printable(write: Callable[[str], int], kept: str, text: str) -> int:
-    """Writes a text with those characters escaped that a terminal acts on, but for those to keep."""
-    return write(printable(text, kept))
 
 
 def _stop(*_: object) -> NoReturn:

@@ -69,7 +69,7 @@ words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
 pieces = tokenizer(words, is_split_into_words=True, return_tensors="pt")
 best = model(**pieces).logits[0].argmax(-1).tolist()
 first = {{number: at for at, number in reversed([*enumerate(pieces.word_ids())])}}
-tags = [(word, model.config.id2label[best[first[number]]]) for number, word in enumerate(words)]
+tags = [(word, model.config.id2label[best[first[number]]]) for number, word in enumerate(words) if number in first]
 """
 States: TypeAlias = tuple[torch.Tensor, ...]  # of layer 0 and following, each (B, P, H)
 
@@ -104,13 +104,13 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
         speeds = [_pieces_per_second(model, texts) for model in (whole, cut)]
         sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, cut)]
-        usage = _usage(part, served, made) if served else None
+        usage = _usage(part, served, made) if served else ""
         card = _card(record, row, blocks, usage, sizes, speeds, target.name)
         write_atomically(part / "README.md", card)
     log(f"{record.label}: {blocks} of {encoder.num_layers} blocks, {sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M "
         f"weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder")  # fmt: skip
     told = {PIPELINE: ", for a pipeline of transformers", WORDS: f", for transformers as {target / 'README.md'} shows"}
-    log(f"{type(served or cut).__name__} in {target}{told.get(usage or '', '')}")
+    log(f"{type(served or cut).__name__} in {target}{told.get(usage, '')}")
 
 
 def export_text(
@@ -216,15 +216,15 @@ def _save_tokenizer(tokenizer: Any, folder: Path) -> None:
         write_json(file, json.loads(file.read_text(encoding="utf-8")) | read_as_is)
 
 
-def _usage(folder: Path, model: Any, made: Encoder) -> str | None:
+def _usage(folder: Path, model: Any, made: Encoder) -> str:
     """Returns the call of transformers that reads a sample with punctuation as this package does: PIPELINE or WORDS.
 
-    A pipeline finds the words of running text for some tokenizers only. None: neither call does.
+    A pipeline finds the words of running text for some tokenizers only. "": neither call does.
     """
     words = split_text(SAMPLE, "sample")
     ids = [*made.special.prefix, *(piece for word in cut(made.tokenizer, words) for piece in word)]
     ids += made.special.suffix
-    usage = None
+    usage = ""
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         if tokenizer.is_fast and tokenizer(words, is_split_into_words=True)["input_ids"] == ids:
@@ -252,13 +252,7 @@ def _pieces_per_second(model: Any, texts: Texts) -> float:
 
 
 def _card(
-    record: RunRecord,
-    row: Row | None,
-    blocks: int,
-    usage: str | None,
-    sizes: list[int],
-    speeds: list[float],
-    name: str,
+    record: RunRecord, row: Row | None, blocks: int, usage: str, sizes: list[int], speeds: list[float], name: str
 ) -> str:
     """Writes the model card."""
     dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.score
@@ -284,7 +278,7 @@ def _card(
         lines.insert(-2, f"- Over {row.n} seeds the row has dev {score} {percent(row.dev_mean)} and lies {behind}.")
     if usage:
         lines.append(f"\n```python\n{usage.format(name=name).lstrip()}```")
-        lines.append("\nThere, a text must fit the encoder. Here, longer ones are read in windows:")
+        lines.append("\nThere, a text must fit the encoder. This package reads longer ones too, in windows:")
     text = '["Angela Merkel came to Paris."]'
     lines.append(
         f'\n```python\nimport probe\n\nmodel = probe.load("{name}")\nmodel.tag({text})\nmodel.features({text})\n```\n'
