@@ -64,7 +64,7 @@ class Asked:
 def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
     """What people call some runs, by their keys: with the encoder's name where there are several.
 
-    Runs of one name get the settings in which they differ, until no two have the same.
+    Runs of one name also get settings in which they differ, until no two have the same name.
     """
     names = list(dict.fromkeys(run.setting.encoder for run in runs))
     short_names = dict(zip(names, encoder_labels(names), strict=True)) if len(names) > 1 else {}
@@ -74,9 +74,9 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
     for same in group_by(runs, lambda run: labels[run.key]).values():
         settings = {run.key: _typed(run.setting) for run in same}
         for name in dict.fromkeys(name for own in settings.values() for name in own):
-            values = {key: str(own.get(name)) for key, own in settings.items()}
-            if len(set(values.values())) > 1 and len({labels[key] for key in values}) < len(values):
-                labels.update({key: f"{labels[key]}, {name}={value}" for key, value in values.items()})
+            longer = {key: f"{labels[key]}, {name}={own.get(name)}" for key, own in settings.items()}
+            if len(set(longer.values())) > len({labels[key] for key in longer}):
+                labels.update(longer)
     return labels
 
 
