@@ -9,6 +9,7 @@ W words, D distinct words, P pieces.
 from __future__ import annotations
 
 import itertools
+import json
 import operator
 from array import array
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from probe.data.split import Split
 
 WORDS_AT_ONCE = 4096  # the tokenizer's output for a word takes a kilobyte
 MANY_UNKNOWN = 0.05  # of words; text of the web has about 1 % of symbols that few tokenizers know
+AS_IN_FILE = '"tokenizer_class": "PreTrainedTokenizerFast"'  # the class that reads tokenizer.json as it stands
 SAMPLE = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
 
 
@@ -96,14 +98,49 @@ def special_pieces(tokenizer: Any) -> Special:
 
 
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
-    """Returns the piece ids of each word, without special pieces. words: no more than WORDS_AT_ONCE."""
+    """Returns the piece ids of each word, without special pieces. words: no more than WORDS_AT_ONCE.
+
+    A word spelt like a special piece (`</s>`, `[SEP]`) is cut as any other, or the text would end there.
+    """
+    special = _special_pieces(tokenizer)
     if not tokenizer.is_fast:
-        return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word)) for word in words]
+        cuts = []
+        for word in words:
+            spelt = any(piece in word for piece in special.values())
+            cuts.append(tokenizer.tokenize(word, split_special_tokens=spelt))
+            if spelt and {*cuts[-1]} & {*special.values()} - {tokenizer.unk_token}:  # Japanese BERT never splits them
+                cuts[-1] = tokenizer.tokenize(" ".join(word))
+        return [tokenizer.convert_tokens_to_ids(pieces) for pieces in cuts]
     backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds per word
+    ids = _encode(backend, words)
+    if type(backend.model).__name__ != "BPE":  # other models find special pieces in their vocabulary, too
+        unknown, others = tokenizer.unk_token, special.keys() - {tokenizer.unk_token_id}
+        found = [i for i, pieces in enumerate(ids) if not others.isdisjoint(pieces) or (unknown or "\0") in words[i]]
+        if found:
+            as_text = _encode(_without(special, backend), [words[i] for i in found])
+            ids = list((dict(enumerate(ids)) | dict(zip(found, as_text, strict=True))).values())
+    return ids
+
+
+def _encode(backend: Any, words: list[str]) -> list[list[int]]:
     backend.no_truncation()
     backend.no_padding()
+    backend.encode_special_tokens = True  # as text
     encodings = backend.encode_batch_fast([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
+
+
+def _special_pieces(tokenizer: Any) -> dict[int, str]:
+    added = {number: str(token) for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return added | dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+
+
+def _without(special: dict[int, str], backend: Any) -> Any:
+    """Returns a backend with names for the special pieces that no text has."""
+    content = backend.to_str()
+    for number, piece in special.items():
+        content = content.replace(json.dumps(piece, ensure_ascii=False), json.dumps(f"\0{number}"))
+    return type(backend).from_str(content)
 
 
 def keep_prefix_spaces(tokenizer: Any) -> None:
@@ -179,7 +216,17 @@ def cut_split(tokenizer: Any, split: Split, rows: int | None = None) -> Pieces:
     pieces, ends = array("I"), array("I", [0])
     without = np.zeros(len(words.distinct), dtype=bool)
     for first in range(0, len(words.distinct), WORDS_AT_ONCE):
-        for number, ids in enumerate(cut(tokenizer, words.distinct[first : first + WORDS_AT_ONCE]), first):
+        some = words.distinct[first : first + WORDS_AT_ONCE]
+        cuts = cut(tokenizer, some)
+        if in_file := getattr(tokenizer, "in_file", None):
+            for text, *both in zip(some, cuts, cut(in_file, some), strict=True):
+                if both[0] != both[1]:
+                    here, there = (" ".join(tokenizer.convert_ids_to_tokens(ids)) for ids in both)
+                    raise UserError(
+                        f"{split.origin}: {text!r} is {there} by the encoder's tokenizer.json, and {here} by the rules "
+                        f"of transformers. Write {AS_IN_FILE} in tokenizer_config.json of a copy: encoder.path=DIR."
+                    )
+        for number, ids in enumerate(cuts, first):
             without[number] = not ids
             pieces.extend(ids or unknown)
             ends.append(len(pieces))

@@ -6,6 +6,9 @@ BERT are written in Python. Their identity is their files, their settings, and t
 Checkpoints such as SciBERT cased, BioBERT, ClinicalBERT and SpanBERT ship a cased vocabulary and no tokenizer settings.
 The library then lower-cases every word, so that "Paris" becomes p ##a ##r ##i ##s, and says nothing
 (huggingface/transformers#3823, allenai/scibert#79, dmis-lab/biobert#163). Such a tokenizer is refused.
+
+transformers 5 builds the tokenizers of many models from vocabulary and merges, by rules of its own, and does not read
+the rules in tokenizer.json (huggingface/transformers#45812). See `as_its_file_says`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from probe.config import UserError
-from probe.encoders.pieces import keep_prefix_spaces
+from probe.encoders.pieces import SAMPLE, WORDS_AT_ONCE, cut, keep_prefix_spaces, special_pieces
 from probe.system.files import sha256_of_file
 from probe.system.format import first_few
 
@@ -32,8 +35,18 @@ PACKAGES = {
 }
 # Settings of a tokenizer in Python that do not change how words are cut: its files' place, and the longest text.
 NOT_IDENTITY = ("name_or_path", "tokenizer_file", "is_local", "local_files_only", "backend", "model_max_length")
+HUGE_ID = re.compile(rb'(?<!length)"\s*:\s*(\d{8,})\s*[,}]')  # of a piece; the library makes a table up to the largest
 UNREACHABLE = 0.01  # of the vocabulary; an uncased vocabulary has no entry with a capital letter, a cased one thousands
 SPACE = "Ġ"  # denotes a space in byte-level vocabularies; it is itself a capital letter
+# What settings of tokenizer_config.json are called in tokenizer.json, in BERT's normalization.
+STATED = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+# Characters to glue to words: alphabets, signs, ideographs, Hangul, wide forms, emoji.
+CHARACTERS = [*range(0x21, 0x3100), *range(0x4E00, 0x4E20), *range(0xAC00, 0xAC20), *range(0xFB00, 0xFFFE, 3), 0x1F469]
+ODD_WORDS = [*SAMPLE, "o'neil", "e\u0301te\u0301", "650841823", "U.S.A.", "\u2603\u2603", "x" * 120, "``", "#tag_1"]
 
 
 def load_tokenizer(folder: Path, name: str, lower_case: bool | None = None, for_words: bool = True) -> Any:
@@ -43,7 +56,18 @@ def load_tokenizer(folder: Path, name: str, lower_case: bool | None = None, for_
     """
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+    for file in (folder / "tokenizer.json", folder / "vocab.json"):
+        if file.is_file() and (huge := HUGE_ID.search(file.read_bytes())):
+            raise UserError(f"{file}: a piece has the number {int(huge[1])}; no encoder has so many. Is it damaged?")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+    except Exception as error:  # the library advises to install another package, which cannot read the file
+        lacking = [package for package in ("sentencepiece", "protobuf") if not is_installed(package)]
+        models = [file.name for file in sorted(folder.glob("*.model"))]
+        if lacking and models and not (folder / "tokenizer.json").is_file():
+            packages = " ".join(lacking)
+            raise UserError(f"The tokenizer of {name} ({models[0]}) needs packages: pip install {packages}") from error
+        raise
     special_ids = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
     if not set(tokenizer.get_vocab().values()) - special_ids:
         raise UserError(
@@ -51,19 +75,86 @@ def load_tokenizer(folder: Path, name: str, lower_case: bool | None = None, for_
             "(vocab.txt, tokenizer.json, merges.txt, ...)."
         )
     if tokenizer.is_fast:
-        if for_words:
-            keep_prefix_spaces(tokenizer)
+        tokenizer = as_its_file_says(tokenizer, folder, lower_case, name, for_words)
     elif getattr(tokenizer, "normalization", False) and getattr(tokenizer, "demojizer", True) is None:
         raise UserError(f"The tokenizer of {name} needs a package that writes emoji as words: pip install emoji")
-    if lower_case is not None:
+    elif lower_case is not None:
         set_lower_case(tokenizer, lower_case, name)
-    elif len(lost := unreachable_entries(tokenizer)) > UNREACHABLE * len(tokenizer.get_vocab()):
+    if lower_case is None and len(lost := unreachable_entries(tokenizer)) > UNREACHABLE * len(tokenizer.get_vocab()):
         raise UserError(
             f"The tokenizer of {name} lower-cases words, but {len(lost):,} vocabulary entries have capital letters "
             f"({first_few(lost, 3)}) and can never be used. If the encoder is cased, as it seems: "
             "encoder.lower_case=false. If it was trained on lower-cased text: encoder.lower_case=true."
         )
     return tokenizer
+
+
+def as_its_file_says(tokenizer: Any, folder: Path, lower_case: bool | None, name: str, for_words: bool) -> Any:
+    """Returns a fast tokenizer that cuts words by the rules in tokenizer.json, if the folder has one.
+
+    That is the given one if it cuts a sample of words alike, with the file's as `in_file`, by which `pieces.cut_split`
+    checks each word of a corpus; else the file's. What tokenizer_config.json states of case, accents and ideographs
+    holds, as all versions of transformers have obeyed it. Where it is silent, the file holds, not a class' defaults.
+    """
+    import transformers
+    from tokenizers.normalizers import BertNormalizer
+
+    found = [tokenizer]
+    follows_file = transformers.PreTrainedTokenizerFast
+    if (folder / "tokenizer.json").is_file() and type(tokenizer) is not follows_file:
+        kept = {"model_input_names": tokenizer.model_input_names, **tokenizer.special_tokens_map}
+        own = follows_file.from_pretrained(folder, **kept)
+        normalizer = own.backend_tokenizer.normalizer
+        if isinstance(normalizer, BertNormalizer):
+            for setting in STATED.keys() & own.init_kwargs.keys():
+                setattr(normalizer, STATED[setting], own.init_kwargs[setting])
+        found.append(own)
+    elif str(spm := getattr(tokenizer, "vocab_file", "")).endswith(".model"):
+        keep_charsmap(tokenizer, spm)
+    for one in found:
+        if for_words:
+            keep_prefix_spaces(one)
+        if lower_case is not None:
+            set_lower_case(one, lower_case, name)
+    *_, own = found
+    if tokenizer_identity(tokenizer, folder) != tokenizer_identity(own, folder):
+        if special_pieces(tokenizer) != special_pieces(own):
+            return own
+        words = sample_words(own)
+        for some in (words[i : i + WORDS_AT_ONCE] for i in range(0, len(words), WORDS_AT_ONCE)):
+            if cut(tokenizer, some) != cut(own, some):
+                return own
+        tokenizer.in_file = own
+    return tokenizer
+
+
+def keep_charsmap(tokenizer: Any, spm: str) -> None:
+    """Makes a fast tokenizer read from a file of sentencepiece write wide forms, ligatures, ... as that file says.
+
+    Some classes drop this (DeBERTa v3), so that such letters would be unknown. A tokenizer.json made from it has it.
+    """
+    from tokenizers.normalizers import Precompiled, Sequence
+    from transformers.convert_slow_tokenizer import SentencePieceExtractor
+
+    charsmap = SentencePieceExtractor(spm).proto.normalizer_spec.precompiled_charsmap
+    backend = tokenizer.backend_tokenizer
+    if charsmap and '"Precompiled"' not in json.dumps(json.loads(backend.to_str())["normalizer"]):
+        before = [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = Sequence([*before, Precompiled(charsmap)])
+
+
+def is_installed(package: str) -> bool:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return bool(metadata.version(package))
+    return False
+
+
+def sample_words(tokenizer: Any) -> list[str]:
+    """Returns words of a vocabulary, and each character between two of them."""
+    known = sorted({re.sub(r"^##|[▁Ġ]", "", entry) for entry in tokenizer.get_vocab()} - {""})
+    known = known[:: len(known) // 1000 + 1]
+    glued = (known[i % len(known)] + chr(sign) + known[-i % len(known)] for i, sign in enumerate(CHARACTERS))
+    return [*ODD_WORDS, *known, *map(str.title, known), *glued]
 
 
 def drops_case(tokenizer: Any) -> bool:

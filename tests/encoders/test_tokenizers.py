@@ -11,10 +11,11 @@ import transformers
 from support.facts import names
 from support.families import FAMILIES, TEXT, WORDS, in_python
 from support.inputs import COMMON, encoder_config
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from probe.config import UserError
 from probe.data.split import Split
+from probe.encoders import tokenizer as tokenizer_module
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.pieces import check_words, cut, cut_split, notes_on_pieces, special_pieces
 from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
@@ -167,3 +168,138 @@ def test_a_space_before_a_word_is_added_where_the_library_adds_none(family: str,
     text = " Paris may be nice"
     plain = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert [piece for pieces in cut(loaded, text.split()) for piece in pieces] == plain
+
+
+OWN_RULES = ["distilbert", "mpnet", "roberta", "xlm-roberta", "llama", "gemma-3-text"]
+FIRST = ("[CLS]", "<s>", "<bos>")
+
+
+def saved(family: str, folder: Path, change: Any = None, **settings: Any) -> Path:
+    """A folder with a family's tokenizer and config.json, after a change of tokenizer.json and its settings."""
+    tokenizer, model = FAMILIES[family]()
+    tokenizer.save_pretrained(folder)
+    model.config.save_pretrained(folder)
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if change is not None:
+        change(backend)
+    backend.save(str(folder / "tokenizer.json"))
+    stated = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**stated, **settings}))
+    return folder
+
+
+@pytest.mark.parametrize("family", OWN_RULES)
+def test_words_and_what_is_around_a_text_follow_tokenizer_json(family: str, tmp_path: Path):
+    def change(backend: Any) -> None:
+        first = next(piece for piece in FIRST if backend.token_to_id(piece) is not None)
+        backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("ö", "may")])
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        backend.post_processor = processors.TemplateProcessing(
+            f"{first} $A", None, [(first, backend.token_to_id(first))]
+        )
+
+    loaded = load_tokenizer(saved(family, tmp_path, change), family)
+    own = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    words = ["ö", "o'neil", "ｍａｙ", "(may)", "1996", "MAY"]
+    expected = [own.encode([word], is_pretokenized=True, add_special_tokens=False).ids for word in words]
+    assert cut(loaded, words) == expected
+    special = special_pieces(loaded)
+    assert [*special.prefix, *expected[2], *special.suffix] == own.encode(["ｍａｙ"], is_pretokenized=True).ids
+    assert loaded.pad_token_id == FAMILIES[family]()[0].pad_token_id
+
+
+def test_a_tokenizer_that_cuts_as_its_file_says_stays_what_it_was(tmp_path: Path):
+    """Other rules that cut alike: the identity is that of the library's."""
+    plain = load_tokenizer(saved("distilbert", tmp_path / "plain"), "x")
+
+    def change(backend: Any) -> None:
+        backend.normalizer = normalizers.Sequence([backend.normalizer])
+
+    changed = load_tokenizer(saved("distilbert", tmp_path / "changed", change), "x")
+    assert tokenizer_identity(changed, tmp_path / "changed") == tokenizer_identity(plain, tmp_path / "plain")
+
+
+def test_a_word_of_a_corpus_that_tokenizer_json_cuts_otherwise_is_refused(tmp_path: Path):
+    def change(backend: Any) -> None:
+        backend.normalizer = normalizers.Sequence([normalizers.Replace("zebra", "paris"), backend.normalizer])
+
+    loaded = load_tokenizer(saved("distilbert", tmp_path, change), "x")
+    cut_split(loaded, Split([["paris", "met"]], [["O"] * 2], None, [1], "text"))
+    with pytest.raises(UserError) as error:
+        cut_split(loaded, Split([["paris", "zebra"]], [["O"] * 2], None, [1], "text"))
+    names(error.value, "zebra", "paris", "[UNK]", "PreTrainedTokenizerFast")
+    stated = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    stated["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(stated))
+    followed = load_tokenizer(tmp_path, "x")
+    assert cut(followed, ["zebra"]) == cut(followed, ["paris"])
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_case_is_as_tokenizer_config_states_and_else_as_tokenizer_json(stated: bool, tmp_path: Path):
+    def change(backend: Any) -> None:
+        backend.normalizer = normalizers.BertNormalizer(lowercase=not stated)
+
+    folder = saved("distilbert", tmp_path, change, do_lower_case=stated)
+    unknown, lowered = [[1], FAMILIES["distilbert"]()[0].convert_tokens_to_ids(["paris"])]
+    assert cut(load_tokenizer(folder, "x"), ["PARIS"]) == [lowered if stated else unknown]
+    assert cut(load_tokenizer(folder, "x", lower_case=not stated), ["PARIS"]) == [unknown if stated else lowered]
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    del settings["do_lower_case"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert cut(load_tokenizer(folder, "x"), ["PARIS"]) == [unknown if stated else lowered]
+
+
+@pytest.mark.parametrize("family", [*OWN_RULES, "t5", "gpt2", "llama-3"])
+def test_a_word_spelt_like_a_special_piece_is_cut_as_text(family: str, tmp_path: Path):
+    loaded = load_tokenizer(saved(family, tmp_path, lambda backend: backend.add_special_tokens(["<ent>"])), family)
+    special = {*loaded.all_special_ids, loaded.convert_tokens_to_ids("<ent>")} - {loaded.unk_token_id, 2}
+    words = ["</s>", "<mask>", "[SEP]", "<ent>", "<pad>", " </s> ", "x</s>x", "may"]
+    for word, pieces in zip(words, cut(loaded, words), strict=True):
+        assert special.isdisjoint(pieces), word
+    assert cut(loaded, ["may"]) == cut(loaded, words)[-1:]
+
+
+def test_an_end_of_text_in_a_corpus_is_letters_for_xlm_r_and_an_added_word_stays_one(tmp_path: Path):
+    def change(backend: Any) -> None:
+        backend.add_tokens([AddedToken("nicely-met", normalized=False)])
+
+    loaded = load_tokenizer(saved("xlm-roberta", tmp_path, change), "x")
+    cuts = cut(loaded, ["</s>", "<unk>", "nicely-met"])
+    pieces = [loaded.convert_ids_to_tokens(ids) for ids in cuts]
+    assert "s" in pieces[0]
+    assert "n" in "".join(pieces[1][1:]).replace("<unk>", "")
+    assert pieces[2][-1] == "nicely-met"
+
+
+def test_special_pieces_in_a_text_are_cut_by_a_tokenizer_in_python(tokenizer: Any):
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    for word in tokenizer.all_special_tokens:
+        assert special.isdisjoint(cut(tokenizer, [word])[0])
+
+
+def test_a_model_of_sentencepiece_without_its_packages_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As microsoft/deberta-v3-base lies on the Hub. The library names tiktoken, which cannot read the file."""
+    transformers.DebertaV2Config().save_pretrained(tmp_path)
+    (tmp_path / "spm.model").write_bytes(b"no model")
+    monkeypatch.setattr(tokenizer_module, "is_installed", lambda package: package == "protobuf")
+    with pytest.raises(UserError) as error:
+        load_tokenizer(tmp_path, "x")
+    names(error.value, "spm.model", "pip install sentencepiece")
+    assert "tiktoken" not in str(error.value)
+
+
+def test_words_are_cut_as_sentencepiece_cuts_them_where_there_is_no_tokenizer_json(tmp_path: Path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    pytest.importorskip("google.protobuf")
+    (tmp_path / "text").write_text("\n".join([*TEXT, *TEXT]))
+    sentencepiece.SentencePieceTrainer.Train(
+        f"--input={tmp_path}/text --model_prefix={tmp_path}/spm --vocab_size=60 --hard_vocab_limit=false "
+        "--pad_id=0 --bos_id=1 --eos_id=2 --unk_id=3"
+    )
+    transformers.DebertaV2Config().save_pretrained(tmp_path)
+    own = sentencepiece.SentencePieceProcessor(model_file=f"{tmp_path}/spm.model")
+    words = ["paris", "ｍａｙ", "Leeds", "ﬁ", "nice,"]
+    assert cut(load_tokenizer(tmp_path, "x"), words) == [own.encode(word) for word in words]
