@@ -22,7 +22,7 @@ from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
 from probe.system import hub
 from probe.system.files import did_you_mean, read_regular, sha256_of, sha256_of_file, write_atomically
-from probe.system.format import first_few, reason_of
+from probe.system.format import first_few
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, and the sha256 of the weights there.
 PACKAGED = {
@@ -37,6 +37,8 @@ DESCRIPTIONS = (".json", ".txt", ".model", ".codes")  # config, tokenizer, vocab
 OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
 OTHER_WEIGHTS_FILES = ("adapter_config.json", "shard-*-model-*")  # transformers loads them in addition or instead
 OTHER_WEIGHTS_KEYS = ("transformers_weights", "quantization_config")
+# The most that config.json may say, by how a key ends: each layer, label and piece takes time or memory.
+LIMITS = {"layer": 1000, "layers": 1000, "labels": 10**6, "vocab_size": 10**7}
 HASHES = "hashes.json"  # in the folder of the feature store
 # Omitted from an encoder's identity: where a checkpoint came from and how to load it. None of this changes a vector.
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
@@ -102,6 +104,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(no_weights(str(folder), [file.name for file in folder.iterdir()]))
     if missing := [file.name for file in weights if not file.is_file()]:
         raise UserError(f"{folder} lacks {', '.join(missing)}, which its index of weights names (*.index.json).")
+    refuse_config(folder / "config.json")
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -115,7 +118,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     except UserError:
         raise
     except Exception as error:  # the library raises a dozen kinds
-        raise UserError(f"{folder} cannot be used as an encoder: {reason_of(error)}") from None
+        raise UserError(f"{folder} cannot be used as an encoder: {cause_of(error)}") from None
     if not _names_layers(config):
         raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
@@ -150,6 +153,34 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     )
     encoder.limit = window_limit(encoder, cfg.max_pieces)
     return encoder
+
+
+def cause_of(error: BaseException) -> str:
+    """Gives the first line of an error's message, with the last if the first only begins a list or a model's layers."""
+    first, *others = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{first} {others[-1]}" if others and first.endswith(("(", ":")) else first
+
+
+def refuse_config(file: Path) -> None:
+    """Raises UserError for a config.json of a model with code of its own, or with numbers that no encoder has."""
+
+    def check(parts: dict[str, Any]) -> dict[str, Any]:
+        for key, value in parts.items():
+            most = LIMITS.get("vocab_size" if key.endswith("vocab_size") else key.rpartition("_")[2])
+            if isinstance(value, int | float) and most is not None and value > most:
+                raise UserError(f"{file}: {key} is {value}; at most {most:,} are read. Is this file damaged?")
+        return parts
+
+    with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):  # transformers says so
+        config = json.loads(file.read_text(encoding="utf-8"), object_hook=check)
+        own_code = config.get("auto_map") if isinstance(config, dict) else None
+        for name, code in own_code.items() if isinstance(own_code, dict) else ():
+            if name.startswith("AutoModel"):
+                raise UserError(
+                    f"{file} names code of its own for this model (auto_map: {code}), which is never run. If the class "
+                    f"of transformers for model_type={config.get('model_type')} computes the same, remove auto_map in "
+                    "a copy: encoder.path=DIR. Else use another encoder: encoder.name=OWNER/NAME."
+                )
 
 
 def _text_config(config: Any) -> Any:
@@ -327,6 +358,11 @@ def window_limit(encoder: Encoder, max_pieces: int | None) -> int:
     least, most = encoder.special.count + 1, min(of_model, default=max_pieces)
     if max_pieces is not None and most is not None and not least <= max_pieces <= most:
         raise UserError(f"encoder.max_pieces={max_pieces}: expected {least} to {most} for {encoder.name}.")
+    if max_pieces is None and min(limits) < least:
+        raise UserError(
+            f"{encoder.name} takes {min(limits)} pieces at once by config.json or tokenizer_config.json; {least} are "
+            "needed at least. Type the number that it takes: encoder.max_pieces=N."
+        )
     return min(limits) if max_pieces is None else max_pieces
 
 
@@ -340,7 +376,7 @@ def num_positions(encoder: Encoder) -> list[int]:
         with torch.device("meta"):
             model = transformers.AutoModel.from_config(config, trust_remote_code=False)
     except Exception as error:  # the library raises a dozen kinds
-        raise UserError(f"{encoder.folder} cannot be used as an encoder: {reason_of(error)}") from None
+        raise UserError(f"{encoder.folder} cannot be used as an encoder: {cause_of(error)}") from None
     part, tables = text_part(model, encoder), []
     others = []  # modules for images or sound within it
     for name, module in part.named_modules():
@@ -354,7 +390,8 @@ def num_positions(encoder: Encoder) -> list[int]:
 
 def text_part(model: Any, encoder: Encoder) -> Any:
     """Returns the text encoder within a model: the model, the encoder of two, or one of several parts."""
-    if (encoder.outer_config or encoder.config).is_encoder_decoder:
+    halves = {"encoder", "decoder"} <= {name for name, _ in model.named_children()}  # T5EncoderModel says it has none
+    if (encoder.outer_config or encoder.config).is_encoder_decoder or halves:
         model = model.get_encoder()
     if encoder.outer_config is not None:
         kind = encoder.config.model_type

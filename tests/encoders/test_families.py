@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from support.facts import names
 from support.families import FAMILIES, SIZE, WORDS, T, unigram
 from support.inputs import encoder_config, features_config, stored
@@ -310,3 +311,23 @@ def test_with_a_norm_behind_each_layer_a_layer_is_the_last_of_an_encoder_cut_the
 def test_an_encoder_without_a_final_norm_is_refused_where_each_layer_is_to_have_it(tiny_bert: Path, tmp_path: Path):
     with pytest.raises(UserError):
         load_model(open_encoder(encoder_config(tiny_bert), tmp_path), "cpu", final_norm="each")
+
+
+@pytest.mark.parametrize("kind", ["T5", "UMT5"])
+def test_a_checkpoint_of_an_encoder_alone_is_opened_without_its_decoder(kind: str, tmp_path: Path):
+    tokenizer, _ = FAMILIES["t5"]()
+    tokenizer.save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 100, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 3, "num_heads": 2}
+    getattr(T, f"{kind}EncoderModel")(getattr(T, f"{kind}Config")(**sizes)).save_pretrained(tmp_path)
+    encoder = open_encoder(encoder_config(tmp_path), tmp_path)
+    texts = trial_texts(encoder, "cpu")
+    alone = getattr(T, f"{kind}EncoderModel").from_pretrained(tmp_path).eval()
+    expected = alone(input_ids=texts[0], attention_mask=texts[1], output_hidden_states=True).hidden_states
+    for ours, theirs in zip(hidden_states(load_model(encoder, "cpu"), *texts), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights[next(name for name in weights if "block.1" in name)]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError):
+        load_model(open_encoder(encoder_config(tmp_path), tmp_path), "cpu")

@@ -19,9 +19,10 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.system import bfloat16
+from probe.system.locks import FileLock
 from probe.vectors import extraction, words
 from probe.vectors.extraction import ensure_features
-from probe.vectors.store import FeatureStore, read_manifest
+from probe.vectors.store import FeatureStore, Shard, read_manifest
 
 
 def plain_forward(folder: Path, words: list[str], how: str = "first") -> torch.Tensor:
@@ -259,3 +260,15 @@ def test_hidden_states_that_are_not_one_a_piece_are_refused(
     monkeypatch.setattr(words, "hidden_states", lambda *a: tuple(s.repeat(1, 2, 1) for s in honest(*a)))
     with pytest.raises(UserError, match=r"\b6\b.*\b16\b"):
         ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+
+
+@pytest.mark.parametrize(("value", "named"), [(float("nan"), "NaN"), (float("inf"), "infinite"), (7e4, "float32")])
+def test_vectors_that_are_no_numbers_are_not_called_too_large_for_a_dtype(
+    value: float, named: str, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    store = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path))
+    released = FileLock(tmp_path / "lock", exclusive=True)
+    layers = torch.zeros(1, 1, 16, dtype=torch.float16)
+    with pytest.raises(UserError, match=named) as error:
+        extraction._finish(store, Shard("dev", 0, 0, 1), layers, lambda: value, released)
+    assert ("features.dtype" in str(error.value)) == (named == "float32")
