@@ -35,7 +35,7 @@ PACKAGES = {
 }
 # Settings of a tokenizer in Python that do not change how words are cut: its files' place, and the longest text.
 NOT_IDENTITY = ("name_or_path", "tokenizer_file", "is_local", "local_files_only", "backend", "model_max_length")
-HUGE_ID = re.compile(rb'(?<!length)"\s*:\s*(\d{8,})\s*[,}]')  # of a piece; the library makes a table up to the largest
+HUGE_ID = re.compile(rb':(?<=":)(?<!length":)\s*(\d{8,})\s*[,}]')  # of a piece; a table up to it is made
 UNREACHABLE = 0.01  # of the vocabulary; an uncased vocabulary has no entry with a capital letter, a cased one thousands
 SPACE = "Ġ"  # denotes a space in byte-level vocabularies; it is itself a capital letter
 # What settings of tokenizer_config.json are called in tokenizer.json, in BERT's normalization.
