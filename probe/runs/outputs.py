@@ -17,7 +17,6 @@ from probe.scoring.metrics import Count, Counts, problem_of
 from probe.system.files import canonical, half_written, read_regular, remove_left, sha256_of, write_atomically
 
 MOST_BYTES = 2**27  # of a run's counts, unpacked: a hundred times those of CoNLL-2003
-MOST_VALUES = 2**28  # of a split's counts, in 2 GB
 
 
 def counts_path(record: Path) -> Path:
@@ -60,35 +59,10 @@ def remove_leftovers(results_dir: Path) -> None:
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:
-    """Writes counts by split and sentence (see `metrics.count`; `documents` if known) and returns their sha256.
-
-    Of so many labels that they would be too large, only the sentences that have them are written.
-    """
+    """Writes counts by split and sentence (see `metrics.count`; `documents` if known) and returns their sha256."""
     content = canonical(counts).encode()
-    if len(content) > MOST_BYTES:
-        content = canonical({split: _sparse(columns) for split, columns in counts.items()}).encode()
     write_atomically(counts_path(record), lzma.compress(content))
     return sha256_of(content)
-
-
-def _sparse(columns: Counts) -> dict[str, list[int] | dict[str, int]]:
-    return {
-        name: {str(number): count for number, count in enumerate(column) if count} if ":" in name else column
-        for name, column in columns.items()
-    }
-
-
-def _whole(columns: dict[str, list[int] | dict[int, int]]) -> Counts:
-    """Fills in the sentences that are not written. Raises ValueError for too many, and for one that is not there."""
-    number = len(columns.get("words", []))
-    if number * len(columns) > MOST_VALUES:
-        raise ValueError(f"it holds more than {MOST_VALUES} counts")
-    if wrong := [name for name, own in columns.items() if isinstance(own, dict) and max(own, default=-1) >= number]:
-        raise ValueError(f"{wrong[0]} counts in a sentence that is not there")
-    return {
-        name: own if isinstance(own, list) else [own.get(sentence, 0) for sentence in range(number)]
-        for name, own in columns.items()
-    }
 
 
 def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
@@ -100,8 +74,7 @@ def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
         content = unpacker.decompress(read_regular(path), MOST_BYTES)
         if not unpacker.eof:
             raise ValueError(f"it is cut off, or holds more than {MOST_BYTES / 1e6:.0f} MB")
-        columns = msgspec.json.decode(content, type=dict[str, dict[str, list[Count] | dict[Count, Count]]])
-        counts = {split: _whole(own) for split, own in columns.items()}
+        counts: dict[str, Counts] = msgspec.json.decode(content, type=dict[str, dict[str, list[Count]]])
     except (OSError, ValueError, RecursionError, lzma.LZMAError, msgspec.DecodeError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {remedy}") from None
     for split in ("dev", "test"):
