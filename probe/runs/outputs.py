@@ -16,7 +16,7 @@ from probe.data.tags import Tags
 from probe.scoring.metrics import Count, Counts, problem_of
 from probe.system.files import canonical, half_written, read_regular, remove_left, sha256_of, write_atomically
 
-MOST_BYTES = 2**27  # of a run's counts, unpacked: a hundred times those of CoNLL-2003
+MOST_BYTES = 2**29  # of a run's counts, unpacked: those of 10,000 labels on 10,000 sentences
 
 
 def counts_path(record: Path) -> Path:

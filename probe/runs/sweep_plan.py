@@ -72,6 +72,8 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
         run.key: label_of(with_encoder(run.row, short_names.get(run.setting.encoder)), run.identity) for run in runs
     }
     for same in group_by(runs, lambda run: labels[run.key]).values():
+        if len(same) == 1:
+            continue
         settings = {run.key: _typed(run.setting) for run in same}
         for name in dict.fromkeys(name for own in settings.values() for name in own):
             longer = {key: f"{labels[key]}, {name}={own.get(name)}" for key, own in settings.items()}

@@ -128,9 +128,9 @@ def _written_twice(record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     if is_random:
         yield "config.encoder.weights_seed", config.encoder["weights_seed"], condition["weights_seed"]
     yield "encoder.num_layers", encoder.num_layers, config.encoder["num_layers"] or encoder.num_layers
-    read = {**features.identity, **features.identity["window"]}
+    read = {**features.identity, **features.identity.get("window", {})}  # whole texts have no windows
     for name in ("context", "subword", "stride", "precision", "dtype"):
-        yield f"config.features.{name}", config.features[name], read[name]
+        yield f"config.features.{name}", config.features[name], read.get(name, config.features[name])
     if scores := [epoch.dev for epoch in record.curve]:
         yield "best_epoch", record.best_epoch, 1 + scores.index(max(scores))
         yield "scores.dev, as in curve", round(record.scores.dev.headline, 9), round(max(scores), 9)

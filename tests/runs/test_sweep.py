@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter, num_calls, probe, start, stop, wait_for
 from support.facts import names
-from support.records import make_record, results
+from support.records import expect, make_record, results
 
 from probe.config import UserError
 from probe.runs.outputs import remove_leftovers
@@ -262,14 +262,15 @@ def test_logs_and_checkpoints_that_killed_processes_left_are_removed_and_the_use
 
 def looked_at(folder: Path, number: int) -> list[int]:
     """Calls of a first look at a queue of so many runs, all but one done; of a second; of where the sweep stands."""
-    identity = make_record(folder, "last", 0, 0.8, 0.7).identity
+    record = make_record(folder, "last", 0, 0.8, 0.7)
+    identity, asked = record.identity, expect(record)
     plans: list[Any] = []
     for seed in range(1, number + 1):
         own = replace(identity, seed=seed)
         path = record_path(folder, "last", own)
         if seed > 1:
             path.write_text("no record")
-        expected = SimpleNamespace(key=own.key, setting=SimpleNamespace(encoder=""), label="")
+        expected = replace(asked, key=own.key, identity=own)
         parts = {"is_done": seed > 1, "cfg": SimpleNamespace(jobs=1), "expected": expected}
         plans.append(SimpleNamespace(results_dir=folder, identity=own, record_path=path, **parts))
     (folder / "logs").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Tasks of words and sentences in one folder: one store, one table, one figure, and all of it verifies."""
+"""Tasks of words and sentences in one folder: one table, one figure, and all of it verifies."""
 
 from __future__ import annotations
 
@@ -46,13 +46,12 @@ def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_words_and_sentences_make_one_table_that_verifies(settings: list[str], tmp_path: Path):
     grid = [*settings, *FAST, "layers=single", "layers.indices=[0],[2],[5]", "seed=1,2"]
     assert probe.sweep(*grid, "data=ud_pos").problems == []
-    stores = [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
     assert probe.sweep(*grid, "data=sentences", "data.name=length").problems == []
-    assert [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()] == stores, "one text"
-    assert len(stores) == 1
+    stores = [folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
+    assert len(stores) == 2, "words, and whole texts"
     files = [f"data.{name}=reversed.{name}.jsonl" for name in ("train", "dev", "test")]
     assert probe.sweep(*grid, "data=sentences", "data.name=reversed", *files).problems == []
-    assert len([folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]) == 2, "another text"
+    assert len([folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]) == 3, "another text"
 
     rows = build_rows(tmp_path / "out")
     (table,) = task_tables(rows)

@@ -81,7 +81,7 @@ def read(corpus: Corpus, encoder: str, how: str, folder: Path) -> tuple[torch.Te
 
 def plain(folder: Path, texts: list[Any], most: int) -> tuple[list[list[torch.Tensor]], list[list[torch.Tensor]]]:
     """The pieces of each text, (P, H) by layer, through transformers: each text alone, and all in one padded batch."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)  # which reads tokenizer.json as it is
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     chat = [one if isinstance(one, str) else str(tokenizer.apply_chat_template(one, tokenize=False)) for one in texts]
 
