@@ -52,12 +52,15 @@ class Entry:
             return size + "not complete"
         identity, about = self.manifest["identity"], self.manifest["about"]
         words = sum(split["words"] for split in self.manifest["splits"].values())
+        if texts := identity.get("texts"):
+            counted, read = "texts", f"pooled by {texts['pooling']}"
+        else:
+            counted, read = "words", f"{identity['context']} context, {identity['subword']} piece"
         some = identity.get("layers")
         layers = f"layers {canonical(some)}" if some else f"{self.manifest['num_layers'] + 1} layers"
         return size + (
-            f"{about['data']} ({words} words), {about['encoder']}, {layers} of "
-            f"{self.manifest['hidden_size']}, {identity['context']} context, {identity['subword']} piece, "
-            f"{identity['dtype']}"
+            f"{about['data']} ({words} {counted}), {about['encoder']}, {layers} of "
+            f"{self.manifest['hidden_size']}, {read}, {identity['dtype']}"
         )
 
 

@@ -390,7 +390,9 @@ def num_positions(encoder: Encoder) -> list[int]:
 
 def text_part(model: Any, encoder: Encoder) -> Any:
     """Returns the text encoder within a model: the model, the encoder of two, or one of several parts."""
-    halves = {"encoder", "decoder"} <= {name for name, _ in model.named_children()}  # T5EncoderModel says it has none
+    halves = {"shared", "encoder", "decoder"} <= {
+        name for name, _ in model.named_children()
+    }  # T5EncoderModel says it has none
     if (encoder.outer_config or encoder.config).is_encoder_decoder or halves:
         model = model.get_encoder()
     if encoder.outer_config is not None:
