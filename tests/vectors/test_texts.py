@@ -94,25 +94,26 @@ def plain(folder: Path, texts: list[Any], most: int) -> tuple[list[list[torch.Te
     return [forward([text])[0] for text in chat], forward(chat, padding=True)
 
 
-@pytest.mark.parametrize("how", ["mean", "max", "cls", "first", "last"])
-def test_every_layer_is_that_of_a_plain_forward_pass(how: str, tiny_bert: Path, tmp_path: Path):
-    corpus = corpus_of(tmp_path / "data", TEXTS)
-    vectors, encoder = read(corpus, f"encoder.path={tiny_bert}", how, tmp_path)
-    for found in plain(tiny_bert, list(corpus.splits["train"].texts), encoder.limit):
+def assert_read_as_plain(corpus: Corpus, encoder: Path, how: str, folder: Path) -> None:
+    """Compares every layer of train's texts with a forward pass through transformers, alone and padded."""
+    vectors, opened = read(corpus, f"encoder.path={encoder}", how, folder)
+    for found in plain(encoder, list(corpus.splits["train"].texts), opened.limit):
         for number, layers in enumerate(found):
             for layer, pieces in enumerate(layers):
                 torch.testing.assert_close(vectors[layer, number], POOLED[how](pieces), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["mean", "max", "cls", "first", "last"])
+def test_every_layer_is_that_of_a_plain_forward_pass(how: str, tiny_bert: Path, tmp_path: Path):
+    corpus = corpus_of(tmp_path / "data", TEXTS)
+    assert_read_as_plain(corpus, tiny_bert, how, tmp_path)
 
 
 @pytest.mark.parametrize("how", ["mean", "last"])
 def test_a_decoder_that_pads_on_the_left_is_read_alike(how: str, tmp_path: Path):
     folder = decoder(tmp_path / "decoder")
     corpus = corpus_of(tmp_path / "data", TEXTS)
-    vectors, encoder = read(corpus, f"encoder.path={folder}", how, tmp_path)
-    for found in plain(folder, list(corpus.splits["train"].texts), encoder.limit):
-        for number, layers in enumerate(found):
-            for layer, pieces in enumerate(layers):
-                torch.testing.assert_close(vectors[layer, number], POOLED[how](pieces), atol=1e-5, rtol=1e-4)
+    assert_read_as_plain(corpus, folder, how, tmp_path)
     with pytest.raises(UserError, match="cls"):
         read(corpus, f"encoder.path={folder}", "cls", tmp_path)
 
