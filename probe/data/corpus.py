@@ -180,8 +180,8 @@ def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
         if "dev" in common and order_of(cfg.order, common, "dev") is None:
             corpus.notes.append(
                 f"neighbouring sentences of dev have hardly more rare words in common than shuffled ones "
-                f"({common['dev']} standard deviations): each is a text of its own (then type data.order=independent), "
-                "or they were shuffled (then name their documents)"
+                f"({common['dev']} standard deviations): either no sentence continues another (then type "
+                "data.order=independent), or they were shuffled (then name their documents)"
             )
     if shared := shared_sentences(splits):
         corpus.about["shared"] = shared

@@ -27,7 +27,7 @@ def neighbours_in_common(sentences: Sequence[Sequence[str]]) -> float:
     """Returns how much more neighbouring sentences have in common than shuffled ones, in standard deviations.
 
     Sentences of a document share rare words: names, subjects. So a large number says that the text is in the order of
-    documents. A small one has two causes: each sentence is a text of its own, or the sentences were shuffled.
+    documents. A small one has two causes: either no sentence continues another, or the sentences were shuffled.
     """
     texts = sentences[:MOST_SENTENCES]
     of_word: dict[str, list[int]] = {}

@@ -162,7 +162,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def refuse_config(file: Path) -> None:
-    """Raises UserError for a config.json of a model with code of its own, or with numbers that no encoder has."""
+    """Raises UserError if config.json asks for Python code outside transformers or has numbers that no encoder has."""
 
     def check(parts: dict[str, Any]) -> dict[str, Any]:
         for key, value in parts.items():
@@ -177,9 +177,9 @@ def refuse_config(file: Path) -> None:
         for name, code in own_code.items() if isinstance(own_code, dict) else ():
             if name.startswith("AutoModel"):
                 raise UserError(
-                    f"{file} names code of its own for this model (auto_map: {code}), which is never run. If the class "
-                    f"of transformers for model_type={config.get('model_type')} computes the same, remove auto_map in "
-                    "a copy: encoder.path=DIR. Else use another encoder: encoder.name=OWNER/NAME."
+                    f"{file} asks for Python code outside transformers (auto_map: {code}), which is never run. If "
+                    f"the class of transformers for model_type={config.get('model_type')} computes the same, remove "
+                    "auto_map in a copy: encoder.path=DIR. Else use another encoder: encoder.name=OWNER/NAME."
                 )
 
 

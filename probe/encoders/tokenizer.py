@@ -7,7 +7,7 @@ Checkpoints such as SciBERT cased, BioBERT, ClinicalBERT and SpanBERT ship a cas
 The library then lower-cases every word, so that "Paris" becomes p ##a ##r ##i ##s, and says nothing
 (huggingface/transformers#3823, allenai/scibert#79, dmis-lab/biobert#163). Such a tokenizer is refused.
 
-transformers 5 builds the tokenizers of many models from vocabulary and merges, by rules of its own, and does not read
+transformers 5 builds the tokenizers of many models from vocabulary and merges by other rules, and does not read
 the rules in tokenizer.json (huggingface/transformers#45812). See `as_its_file_says`.
 """
 
