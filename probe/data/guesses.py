@@ -209,9 +209,8 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     names = sentence_column(table)
     whole = [at for at, column in enumerate(columns) if all(column) and column is not tags and at != names]
     best = wordlike_column([[row[at] for at in whole] for row in table])
-    more_distinct = best is not None and 2 * len({*words}) < len(
-        {*columns[whole[best]]}
-    )  # words are, than most columns
+    # Words have more distinct values than most columns have.
+    more_distinct = best is not None and 2 * len({*words}) < len({*columns[whole[best]]})
     is_other = words is tags or (names is not None and words is columns[names]) or nearly_all_numbers(words)
     no_words = more_distinct or is_other or words.count("") > (1 - NEARLY_ALL) * len(words)
     others: Settings = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
