@@ -21,7 +21,7 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
     """Reads words and tags; the tags are not converted. Ignores the columns that were not chosen.
 
     With `layout.without_tags`, every tag is O, all columns are saved, and a word may lack data.word_prefix. Raises
-    UserError with the line of the first mistake.
+    UserError with the lines of the first mistakes.
     """
     builder = SplitBuilder(origin)
     split, comments = builder.split, list[tuple[int, str]]()
@@ -40,72 +40,70 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
         if not rows:
             return
         words = [row[at_word] for row in rows]
-        if layout.word_prefix:
-            words = [_without_prefix(word, number, layout, origin) for word, number in zip(words, numbers, strict=True)]
-        builder.add(
-            numbers,
-            words,
-            ["O"] * len(rows) if layout.without_tags else [tag_of(row[at_tag]) for row in rows],
-            document,
-        )
+        tags = ["O"] * len(rows) if layout.without_tags else [tag_of(row[at_tag]) for row in rows]
+        with builder.collecting():
+            if layout.word_prefix:
+                words = [_without_prefix(*pair, layout, origin) for pair in zip(words, numbers, strict=True)]
+            builder.add(numbers, words, tags, document)
         if split.columns is not None:
             split.columns.append(rows.copy())
         numbers.clear()
         rows.clear()
 
-    for number, line, columns in _cut(lines, layout, split, comments):
-        if not columns:
-            end_sentence()
-            if columns is not None:
-                document += 1
-                split.markers.setdefault(len(split.lines), []).append(line)
-            continue
-        if rows and at_word > 0 and _is_range_of(rows[-1][0], columns[0]):  # CoNLL-U in a file of another ending
-            del rows[-1]
-            split.skipped_lines.append(numbers.pop())
-            split.skipped["lines of CoNLL-U"] += 1
-        if is_conllu and _is_no_word(columns, len(rows) + 1, f"{origin}:{number}"):
-            split.skipped_lines.append(number)
-            split.skipped["lines of CoNLL-U"] += 1
-            continue
-        if at_word < 0:
-            place = f"{origin}:{number}: {shown(columns, line)}"
-            at_word = _from_front(layout.word_column, "word", columns, place)
-            if not layout.without_tags:
-                at_tag = _from_front(layout.tag_column, "tag", columns, place)
-            if at_word == at_tag:
-                raise UserError(f"{place}; a word and its tag are needed, in two columns.")
-            if layout.sentence_column is not None:
-                at_name = _from_front(layout.sentence_column, "sentence", columns, place)
-            elif at_word > 0 and at_tag != 0 and NAME.fullmatch(columns[0]):
-                at_name = 0
-        if at_name is not None and columns[at_name] not in ("", name):
-            name = columns[at_name]
-            end_sentence()
-        if len(rows) == MAX_SENTENCE:
-            raise UserError(f"{origin}:{numbers[0]}: {too_long(MAX_SENTENCE + 1)}")
-        numbers.append(number)
-        rows.append(columns)
-    end_sentence()
-    for number, line in [] if layout.without_tags else comments:
-        columns = cut_line(line, split.separator)
-        if len(columns) == split.num_columns and tag_of(columns[at_tag]) in builder.known_tags:
-            found = f"{origin}:{number}: {line.strip()!r} begins like a comment (data.comment)"
-            raise UserError(f"{found} but has the columns of a word and a tag.")
+    with builder.collecting():
+        for number, line, columns in _cut(lines, layout, builder, comments):
+            if not columns:
+                end_sentence()
+                if columns is not None:
+                    document += 1
+                    split.markers.setdefault(len(split.lines), []).append(line)
+                continue
+            if rows and at_word > 0 and _is_range_of(rows[-1][0], columns[0]):  # CoNLL-U in a file of another ending
+                del rows[-1]
+                split.skipped_lines.append(numbers.pop())
+                split.skipped["lines of CoNLL-U"] += 1
+            if is_conllu and _is_no_word(columns, len(rows) + 1, f"{origin}:{number}"):
+                split.skipped_lines.append(number)
+                split.skipped["lines of CoNLL-U"] += 1
+                continue
+            if at_word < 0:
+                place = f"{origin}:{number}: {shown(columns, line)}"
+                at_word = _from_front(layout.word_column, "word", columns, place)
+                if not layout.without_tags:
+                    at_tag = _from_front(layout.tag_column, "tag", columns, place)
+                if at_word == at_tag:
+                    raise UserError(f"{place}; a word and its tag are needed, in two columns.")
+                if layout.sentence_column is not None:
+                    at_name = _from_front(layout.sentence_column, "sentence", columns, place)
+                elif at_word > 0 and at_tag != 0 and NAME.fullmatch(columns[0]):
+                    at_name = 0
+            if at_name is not None and columns[at_name] not in ("", name):
+                name = columns[at_name]
+                end_sentence()
+            if len(rows) == MAX_SENTENCE:
+                raise UserError(f"{origin}:{numbers[0]}: {too_long(MAX_SENTENCE + 1)}")
+            numbers.append(number)
+            rows.append(columns)
+        end_sentence()
+        for number, line in [] if layout.without_tags else comments:
+            columns = cut_line(line, split.separator)
+            if len(columns) == split.num_columns and tag_of(columns[at_tag]) in builder.known_tags:
+                found = f"{origin}:{number}: {line.strip()!r} begins like a comment (data.comment)"
+                raise UserError(f"{found} but has the columns of a word and a tag.")
     split.skipped_lines = sorted([*split.skipped_lines, *(number for number, _ in comments)])
     split.skipped["comments"] = len(comments)
     return builder.done(has_documents=document > 0)
 
 
 def _cut(
-    lines: Iterable[str], layout: Layout, split: Split, comments: list[tuple[int, str]]
+    lines: Iterable[str], layout: Layout, builder: SplitBuilder, comments: list[tuple[int, str]]
 ) -> Iterator[tuple[int, str, list[str] | None]]:
     """Yields each line's number, the line and its columns: [] for a line between documents, None between sentences.
 
     Adds the lines that are comments to `comments`. Empty columns behind the last one are removed: from the first line
     if columns are counted from the end, from later lines if they have more columns than the first.
     """
-    marker, separator, prefixes = layout.document_marker, layout.separator, layout.comments
+    split, marker, separator, prefixes = builder.split, layout.document_marker, layout.separator, layout.comments
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK)  # files may have been joined
         if "\r" in line:
@@ -138,7 +136,9 @@ def _cut(
                 columns = columns[:needed]
                 split.skipped["blanks at line ends"] += 1
             if len(columns) != needed:
-                raise UserError(f"{split.origin}:{number}: {shown(columns, line)}; the lines before have {needed}.")
+                with builder.collecting():
+                    raise UserError(f"{split.origin}:{number}: {shown(columns, line)}; the lines before have {needed}.")
+                continue
             split.num_columns, split.separator = needed, separator
         yield number, line, columns
 

@@ -123,41 +123,49 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         _is_offset(one) for own in tags if isinstance(own, list) for one in own
     )
     num_words = set[int]()  # of the spans
-    for number, row in chain(some, rows):
-        place = f"{origin}:{number}"
-        check_fields(place, row, layout)
-        words = raw = row[layout.words_field]
-        if not task.is_per_word and (text := _text_of(raw)) is not None:
-            words = split_text(text, place)
-        if not isinstance(words, list):
-            raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
-        for position, word in enumerate(words, 1):
-            if not isinstance(word, str):
-                shown = json.dumps(word, default=str)[:40]
-                raise UserError(f"{place}: word {position} of {layout.words_field!r} is {shown}, not a text.")
-        if layout.document_field in row and row[layout.document_field] != last_id:
-            last_id, document, is_marked = row[layout.document_field], document + 1, True
-            if not isinstance(last_id, str | int):
-                raise UserError(f"{place}: {last_id!r} in {layout.document_field!r} is not a name or number.")
-            if last_id in ids:
-                raise UserError(f"{place}: document {last_id!r} continues after another; its rows must be adjacent.")
-            ids.add(last_id)
-        if words and words[0].strip(AROUND_WORD) == layout.document_marker:
-            if len(words) > 1:
-                raise UserError(f"{place}: {words[0]} begins a row of {len(words)} words; it must be the only one.")
-            document, is_marked = document + 1, True
-            continue
-        units = task.units(words) if words else []
-        labels = ["O"] * len(units) if layout.without_tags else row[layout.tags_field]
-        labels = labels if isinstance(labels, list) else [labels]
-        if has_offsets and not layout.without_tags:
-            num_words |= {last - first + 1 for first, last, _ in filter(_is_offset, labels)}
-            labels = _tags_of(labels, len(words), f"{place}: {layout.tags_field!r}")
-        if words and len(labels) != len(units):
-            raise UserError(f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}.")
-        if raw is words:  # no text
-            raw = None if task.is_per_word else " ".join(words)
-        builder.add([number], words, [_named(label, names, place) for label in labels], document, raw)
+    with builder.collecting():
+        for number, row in chain(some, rows):
+            with builder.collecting():
+                place = f"{origin}:{number}"
+                check_fields(place, row, layout)
+                words = raw = row[layout.words_field]
+                if not task.is_per_word and (text := _text_of(raw)) is not None:
+                    words = split_text(text, place)
+                if not isinstance(words, list):
+                    raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
+                for position, word in enumerate(words, 1):
+                    if not isinstance(word, str):
+                        shown = json.dumps(word, default=str)[:40]
+                        raise UserError(f"{place}: word {position} of {layout.words_field!r} is {shown}, not a text.")
+                if layout.document_field in row and row[layout.document_field] != last_id:
+                    last_id, document, is_marked = row[layout.document_field], document + 1, True
+                    if not isinstance(last_id, str | int):
+                        raise UserError(f"{place}: {last_id!r} in {layout.document_field!r} is not a name or number.")
+                    if last_id in ids:
+                        raise UserError(
+                            f"{place}: document {last_id!r} continues after another; its rows must be adjacent."
+                        )
+                    ids.add(last_id)
+                if words and words[0].strip(AROUND_WORD) == layout.document_marker:
+                    if len(words) > 1:
+                        raise UserError(
+                            f"{place}: {words[0]} begins a row of {len(words)} words; it must be the only one."
+                        )
+                    document, is_marked = document + 1, True
+                    continue
+                units = task.units(words) if words else []
+                labels = ["O"] * len(units) if layout.without_tags else row[layout.tags_field]
+                labels = labels if isinstance(labels, list) else [labels]
+                if has_offsets and not layout.without_tags:
+                    num_words |= {last - first + 1 for first, last, _ in filter(_is_offset, labels)}
+                    labels = _tags_of(labels, len(words), f"{place}: {layout.tags_field!r}")
+                if words and len(labels) != len(units):
+                    raise UserError(
+                        f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}."
+                    )
+                if raw is words:  # no text
+                    raw = None if task.is_per_word else " ".join(words)
+                builder.add([number], words, [_named(label, names, place) for label in labels], document, raw)
     if num_words and 1 not in num_words and (layout.words_field, layout.tags_field) != GLINER:
         found = f"{origin}: {layout.tags_field!r} has word offsets [first, last, type], but no span of one word"
         raise UserError(f"{found}, so the last word may be inside or outside. Write a tag per word instead.")

@@ -15,7 +15,7 @@ def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
     """Reads lines of label, tab (or comma, if data.separator says so) and text.
 
     If the first line names data.tags_field and data.words_field, it says where these stand. Raises UserError with the
-    line of the first mistake.
+    lines of the first mistakes.
     """
     builder = SplitBuilder(origin, blanks=True)
     at_label, at_text, is_named = 0, 1, False
@@ -28,13 +28,14 @@ def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
             at_label, at_text, is_named = cells.index(layout.tags_field), cells.index(layout.words_field), True
             builder.split.skipped["names of columns"] += 1
             continue
-        if len(cells) <= max(at_label, at_text):
-            raise UserError(
-                f"{origin}:{number}: {shown(cells, line)}; expected label TAB text, or as in the first line."
-            )
-        text = cells[at_text] if is_named else " ".join(cells[at_text:])
-        builder.add([number], split_text(text, f"{origin}:{number}"), [cells[at_label]], 0, text)
-        builder.split.separator = separator
+        with builder.collecting():
+            if len(cells) <= max(at_label, at_text):
+                raise UserError(
+                    f"{origin}:{number}: {shown(cells, line)}; expected label TAB text, or as in the first line."
+                )
+            text = cells[at_text] if is_named else " ".join(cells[at_text:])
+            builder.add([number], split_text(text, f"{origin}:{number}"), [cells[at_label]], 0, text)
+            builder.split.separator = separator
     split = builder.done(has_documents=False)
     if len(builder.known_tags) > 2 * (num_texts := len({*map(tuple, split.words)})):
         found = f"{origin} has {len(builder.known_tags)} labels but {num_texts} texts"

@@ -62,6 +62,7 @@ def read_hub(
 def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
     """Fetches the files that a subset needs, reads them, and saves the result under `cached`. Raises UserError."""
     import datasets
+    from datasets.features.features import require_storage_embed
 
     files = [file for file in hub.files_of(repo) if ".." not in PurePosixPath(file).parts and file[0] != "/"]
     if f"{PurePosixPath(repo.name).name}.py" in files:
@@ -83,7 +84,12 @@ def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
             builder = datasets.load_dataset_builder(str(folder), subset, cache_dir=cache)
             needed = sorted({file for part in (builder.config.data_files or {}).values() for file in part})
             _link_files(repo, folder, [str(Path(file).relative_to(folder)) for file in needed])
-            datasets.load_dataset(str(folder), subset, cache_dir=cache).save_to_disk(str(Path(scratch, "copy")))
+            loaded = datasets.load_dataset(str(folder), subset, cache_dir=cache)
+            # Saving reads the images and sounds that a row names by a path: they may be any files of this machine.
+            columns = [
+                name for name, kind in next(iter(loaded.values())).features.items() if require_storage_embed(kind)
+            ]
+            loaded.remove_columns(columns).save_to_disk(str(Path(scratch, "copy")))
         except UserError:
             raise
         except Exception as error:  # the library raises a dozen kinds

@@ -7,6 +7,7 @@ They never pad, guess or drop. They count what they skip by rule (comments, rows
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import re
 import zlib
@@ -29,6 +30,7 @@ JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some 
 AROUND_WORD = "".join(filter(str.isspace, map(chr, range(0x3001))))
 AROUND_WORD += "\u00ad\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 MOST_BYTES = 1 << 28  # of a line
+MOST_MISTAKES = 10  # of a file that are told
 BROKEN = re.compile("[\t\n\r\ud800-\udfff]")  # a word with it could not be read back
 
 
@@ -180,6 +182,18 @@ class SplitBuilder:
         self._words, self._tags = Packing(), Packing()
         self._inside = {*JOINERS, " "} if blanks else {*JOINERS}
         self._documents: list[int] = []
+        self._mistakes: list[str] = []
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keeps a mistake for `done`, so that the next ones are found too. Raises UserError at the tenth."""
+        try:
+            yield
+        except UserError as error:
+            if len(self._mistakes) < MOST_MISTAKES:
+                self._mistakes.append(str(error))
+            if len(self._mistakes) == MOST_MISTAKES:
+                raise UserError("\n".join(self._mistakes)) from None
 
     def add(
         self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], document: int, raw: Any = None
@@ -214,7 +228,9 @@ class SplitBuilder:
             split.raw.append(raw)
 
     def done(self, has_documents: bool) -> Split:
-        """Returns the split. Raises UserError if it has no sentence."""
+        """Returns the split. Raises UserError for the mistakes that were kept, and if it has no sentence."""
+        if self._mistakes:
+            raise UserError("\n".join(self._mistakes))
         if not self.split.lines:
             raise UserError(f"{self.split.origin} holds no sentence.")
         self.split.words, self.split.tags = self._words.done(), self._tags.done()

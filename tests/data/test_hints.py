@@ -313,11 +313,12 @@ def test_a_first_line_with_a_label_of_its_own_is_warned_of(tmp_path: Path, heade
 
 def test_the_mistakes_of_all_splits_come_at_once(tmp_path: Path):
     for name in FILES:
-        (tmp_path / f"{name}.conll").write_text(f"{name} O\nx B-X y\n")
+        (tmp_path / f"{name}.conll").write_text(f"{name} O\nx B-X y\n\nz _\n" + "a b c\n" * (12 * (name == "train")))
     config = configs_of(["data=columns", f"data.path={tmp_path}", *(f"data.{name}={name}.conll" for name in FILES)])
     with pytest.raises(UserError) as caught:
         load_corpus(config[0][0].data)
-    names(caught.value, *(f"{name}.conll:2" for name in FILES))
+    names(caught.value, *(f"{name}.conll:{line}" for name in FILES for line in (2, 4 + (name == "train"))))
+    assert str(caught.value).count("train.conll") == 10
     config = configs_of(["data=columns", f"data.path={tmp_path}", *(f"data.{name}={name}.no" for name in FILES)])
     with pytest.raises(UserError) as caught:
         load_corpus(config[0][0].data)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from pathlib import Path
 
+import datasets
 import huggingface_hub.constants
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.facts import names
 from support.hub import Hub, forget, offline, parquet
@@ -54,6 +58,24 @@ def test_a_text_once_read_needs_the_hub_no_more(stand_in: Hub, monkeypatch: pyte
     offline(monkeypatch)
     assert load().about["commit"] == commit
     assert not stand_in.asked
+
+
+def test_no_file_that_a_row_names_is_copied(stand_in: Hub, tmp_path: Path):
+    (tmp_path / "secret.txt").write_text("a secret")
+    image = pa.array([{"bytes": None, "path": str(tmp_path / "secret.txt")}], datasets.Image().pa_type)
+    splits = files("Bo")
+    for name, content in splits.items():
+        table = pq.read_table(io.BytesIO(content))
+        features = datasets.Features({**datasets.Features.from_arrow_schema(table.schema), "image": datasets.Image()})
+        out = io.BytesIO()
+        table = table.append_column("image", image).replace_schema_metadata(features.arrow_schema.metadata)
+        pq.write_table(table, out)
+        splits[name] = out.getvalue()
+    stand_in.put("dataset", "some/set", splits)
+    assert text(load())[0] == "Ana met Bo train"
+    copies = list(Path(datasets.config.HF_DATASETS_CACHE, "layer-probe").rglob("*.arrow"))
+    assert copies
+    assert not [copy for copy in copies if b"a secret" in copy.read_bytes()]
 
 
 def test_offline_each_revision_gives_its_own_text(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
