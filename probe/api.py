@@ -22,7 +22,7 @@ from probe.data.split import Split
 from probe.runs.exported import config_of_record
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
-from probe.screening.record import load_screens
+from probe.runs.screens import load_screens
 from probe.screening.report import Screens, ranked_choices, screen_table
 from probe.settings import config_of, configs_of
 from probe.system.machine import share_cores

@@ -1,6 +1,6 @@
 """Dispatches the `probe` command: the list of commands, the help, and exit codes.
 
-To add a command, write a function in the `command.py` of its folder and add a line to COMMANDS.
+To add a command, write a function of its name in a module of `commands/` and add a line to COMMANDS.
 """
 
 from __future__ import annotations
@@ -10,39 +10,27 @@ import importlib
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from typing import NoReturn
 
 from probe.config import UserError, unknown_word
-from probe.system.format import printable
+from probe.format import printable
 
-
-@dataclass(frozen=True)
-class Command:
-    """Describes a command.
-
-    folder: its `command.py` has a function of the command's name, which takes the arguments after the name and returns
-    the exit code. The module is imported only when the command is called. help: one line.
-    """
-
-    folder: str
-    help: str
-
-
-COMMANDS: dict[str, Command] = {
-    "train": Command("runs", "train and score one run, or a sweep with -m or +sweep=NAME"),
-    "extract": Command("runs", "fill the feature store and stop"),
-    "screen": Command("screening", "rank layers and combinations without training, in half a minute"),
-    "race": Command("race", "train rows seed by seed and drop the significantly worse ones"),
-    "sweep-status": Command("runs", "show which runs of a sweep are done, running or failed, and the time left"),
-    "table": Command("tables", "print a results folder as a table, or compare two folders"),
-    "report": Command("report", "write tables, figures and one page that holds everything"),
-    "verify": Command("verify", "check results, train them again, or compare them with others"),
-    "inspect": Command("inspect", "show one text layer by layer: pieces, hidden states, vectors"),
-    "doctor": Command("doctor", "check that data, encoder, store and device are ready"),
-    "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)"),
-    "cache": Command("cache", "list or prune the feature store"),
-    "export": Command("export", "write features as files, or a row as a model to deploy"),
+# Each one's module in `commands/` and its help. The module has a function of the command's name, which takes the
+# arguments after the name and returns the exit code. It is imported only when the command is called.
+COMMANDS = {
+    "train": ("train", "train and score one run, or a sweep with -m or +sweep=NAME"),
+    "extract": ("train", "fill the feature store and stop"),
+    "screen": ("screen", "rank layers and combinations without training, in half a minute"),
+    "race": ("race", "train rows seed by seed and drop the significantly worse ones"),
+    "sweep-status": ("train", "show which runs of a sweep are done, running or failed, and the time left"),
+    "table": ("table", "print a results folder as a table, or compare two folders"),
+    "report": ("report", "write tables, figures and one page that holds everything"),
+    "verify": ("verify", "check results, train them again, or compare them with others"),
+    "inspect": ("inspect", "show one text layer by layer: pieces, hidden states, vectors"),
+    "doctor": ("doctor", "check that data, encoder, store and device are ready"),
+    "tag": ("tag", "tag text with a probe whose weights were saved (save_probe=true)"),
+    "cache": ("cache", "list or prune the feature store"),
+    "export": ("export", "write features as files, or a row as a model to deploy"),
 }
 
 # By `kill`; when the terminal closes; by a scheduler before it takes the machine away or the time is over.
@@ -119,11 +107,11 @@ def dispatch(arguments: list[str]) -> int:
     """Runs the command that the first argument names, or `train` if it names none, and returns the exit code."""
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help", "help"):
-        lines = [f"  {name:<14}{command.help}" for name, command in COMMANDS.items()]
+        lines = [f"  {name:<14}{text}" for name, (_, text) in COMMANDS.items()]
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
     if first and first not in COMMANDS and "=" not in first and not first.startswith(("-", "+", "~")):
         raise unknown_word(first, COMMANDS)
     name, *others = arguments if first in COMMANDS else ["train", *arguments]
-    module = importlib.import_module(f"probe.{COMMANDS[name].folder}.command")  # of this command alone
+    module = importlib.import_module(f"probe.commands.{COMMANDS[name][0]}")  # of this command alone
     return getattr(module, name.replace("-", "_"))(others)

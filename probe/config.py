@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
-
-from probe.system.format import closest, suggestion
 
 COMBINES = ("sum", "mean", "concat", "mix", "none")
 PRECISIONS = ("float32", "bfloat16")
@@ -26,6 +25,16 @@ SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 class UserError(ValueError):
     """Reports a mistake in one or two lines: what was found, what is allowed, what to type."""
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Finds the most similar word, for one that was mistyped; None if there is none."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Asks in a sentence, after a blank, whether the most similar word was meant; "" if there is none."""
+    return f" Did you mean {close}?" if (close := closest(word, known)) else ""
 
 
 def unknown(what: str, word: str, known: Collection[str]) -> UserError:

@@ -29,10 +29,9 @@ from probe.config import (
     unknown_word,
 )
 from probe.encoders.checkpoint import local_folder
+from probe.format import hydra_quoted, reason_of
 from probe.probes.kinds import PROBES, check_probe
-from probe.runs.config_from_record import quoted
 from probe.runs.slurm import LAUNCHER
-from probe.system.format import reason_of
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -85,7 +84,7 @@ def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Con
         name, _, value = str(error.override).partition("=")
         raise UserError(
             f"{error.override!r} cannot be read. A list is typed like this: 'layers.indices=[9,10]'; a text with "
-            f"special characters like this: {shlex.quote(f'{name}={quoted(value)}')}."
+            f"special characters like this: {shlex.quote(f'{name}={hydra_quoted(value)}')}."
         ) from None
     except ConfigKeyError as error:
         raise unknown_setting(error.full_key or str(error.key)) from None
@@ -154,7 +153,7 @@ def _override(parser: OverridesParser, word: str) -> Override:
             raise
     if (home := value.partition("/")[0]).startswith("~") and os.path.expanduser(home) == home:  # noqa: PTH111
         raise UserError(f"{word}: there is no home of {home}. A folder of this name: {name}=./{value}")
-    return parser.parse_override(f"{name}={quoted(value)}".replace("\\${", "${"))
+    return parser.parse_override(f"{name}={hydra_quoted(value)}".replace("\\${", "${"))
 
 
 def _name(override: Override) -> str:

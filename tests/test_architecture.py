@@ -13,18 +13,15 @@ import probe
 from probe.cli import COMMANDS
 
 PACKAGE = Path(probe.__file__).parent
-# From the top down. A layer names folders, or single modules that stand above or below the rest of their folder.
-# "*.command" stands for the command module of every folder.
+# From the top down: folders, and modules that stand beside them.
 LAYERS = [
     ["cli"],
-    ["*.command"],
-    ["api"],
-    ["settings", "arguments"],
-    ["verify", "doctor", "inspect", "export", "tag", "report", "cache"],
+    ["commands", "api"],
+    ["settings"],
+    ["verify", "doctor", "inspect", "export", "tag", "report"],
     ["screening"],
     ["tables"],
     ["race"],
-    ["screening.record", "screening.candidates"],
     ["runs"],
     ["probes"],
     ["vectors"],
@@ -32,10 +29,9 @@ LAYERS = [
     ["conditions"],
     ["data"],
     ["scoring"],
-    ["data.tags"],
     ["system"],
     ["config"],
-    ["system.format"],
+    ["format"],
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -65,21 +61,18 @@ def imports(file: Path) -> set[str]:
 
 
 def layer_of(module: str) -> int:
-    """The number of a module's layer: of the module itself where LAYERS names it, else of its folder."""
+    """The number of the layer of a module's folder."""
     name = module.removeprefix("probe.")
-    if is_command(module):
-        return LAYER_OF["*.command"]
-    return LAYER_OF[name] if name in LAYER_OF else LAYER_OF[name.split(".")[0]]
+    return LAYER_OF[name.split(".")[0]]
 
 
 def is_command(module: str) -> bool:
-    return module.endswith(".command")
+    return module.startswith("probe.commands.") and not module.endswith(".arguments")
 
 
 def test_every_folder_has_a_layer():
-    layers = LAYER_OF.keys() - {"*.command"}
-    assert {module_of(file).split(".")[1] for file in INSIDE} == {name.split(".")[0] for name in layers}
-    assert {f"probe.{name}" for name in layers} <= MODULES
+    assert {module_of(file).split(".")[1] for file in INSIDE} == LAYER_OF.keys()
+    assert {f"probe.{name}" for name in LAYER_OF} <= MODULES
     assert {file.name for file in FILES if file not in INSIDE} == {"__init__.py", "__main__.py"}
 
 
@@ -89,9 +82,9 @@ def test_imports_are_seen_wherever_they_stand(tmp_path: Path, monkeypatch: pytes
     file.parent.mkdir(parents=True)
     file.write_text(
         "import probe.config\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from probe.runs import plan\n"
-        "def f():\n    from . import tags\n    from ..arguments import Parser\nfrom probe import word_vectors\n"
+        "def f():\n    from . import corpus\n    from ..runs.run import make\nfrom probe import word_vectors\n"
     )
-    assert imports(file) == {"probe.config", "probe.runs.plan", "probe.data.tags", "probe.arguments"}
+    assert imports(file) == {"probe.config", "probe.runs.plan", "probe.data.corpus", "probe.runs.run"}
 
 
 @pytest.mark.parametrize("file", INSIDE, ids=module_of)
@@ -107,10 +100,10 @@ def test_a_command_imports_no_other_command(file: Path):
 
 
 def test_every_command_module_is_in_the_list_of_commands():
-    assert {f"probe.{command.folder}.command" for command in COMMANDS.values()} == set(filter(is_command, MODULES))
+    assert {f"probe.commands.{module}" for module, _ in COMMANDS.values()} == set(filter(is_command, MODULES))
 
 
-@pytest.mark.parametrize("folder", sorted({name.split(".")[0] for name in LAYER_OF} - {"*"}))
+@pytest.mark.parametrize("folder", sorted(LAYER_OF))
 def test_no_folder_has_a_circle_of_imports(folder: str):
     here = {module_of(file): file for file in INSIDE if module_of(file).split(".")[1] == folder}
     within = {name: imports(file) & here.keys() - {name} for name, file in here.items()}

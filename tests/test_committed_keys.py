@@ -19,13 +19,13 @@ from support.records import committed_sets
 
 from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, layers_named
+from probe.format import short_name
 from probe.probes.kinds import kind_of, recorded_settings
 from probe.probes.schedule import Schedule
 from probe.probes.selection import select
 from probe.runs.identity import Layers
 from probe.runs.records import RunRecord, load_records
 from probe.settings import configs_of
-from probe.system.format import short_name
 
 ROOT = Path(__file__).parent.parent
 COMMAND = r"^(?:\|.*`)?({}[^`#\n]*)"

@@ -11,9 +11,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from probe.config import PRESET_GROUPS, UserError, conf_dir, setting_names
-from probe.data.tags import find_scheme
 from probe.probes.selection import select
 from probe.runs.config_from_record import as_overrides
+from probe.scoring.tags import find_scheme
 from probe.settings import config_of, configs_of
 
 

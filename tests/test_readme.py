@@ -31,10 +31,10 @@ from probe.cli import COMMANDS
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
+from probe.format import percent
 from probe.probes import schedule
 from probe.settings import SETTING, configs_of
 from probe.system import speed
-from probe.system.format import percent
 from probe.system.grouping import group_by
 
 ROOT = Path(__file__).parent.parent

@@ -26,9 +26,9 @@ from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.task import Task
 from probe.data.tasks import SPANS, task_of
 from probe.data.warnings import WARNING, data_warnings, shared_sentences
+from probe.format import escape_invisible, first_few, reason_of
 from probe.system import hub
 from probe.system.files import did_you_mean
-from probe.system.format import escape_invisible, first_few, reason_of
 
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package

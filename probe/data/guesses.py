@@ -19,7 +19,7 @@ from probe.data.json_parquet import LOOKED_AT, json_rows, plain_rows, table_of_r
 from probe.data.layout import Layout
 from probe.data.readers import reader_of
 from probe.data.split import BYTE_ORDER_MARK, Split, bare_tag, lines_of
-from probe.data.tags import ALMOST, BARE_PREFIX, PREFIXED
+from probe.scoring.tags import ALMOST, BARE_PREFIX, PREFIXED
 
 NUMBER = re.compile(r"\d+([-.]\d+)?")
 NEARLY_ALL = 0.9
@@ -69,7 +69,7 @@ def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataCo
             comments = Layout.of(replace(cfg, **tried)).comments if "comment" in tried else ()
             loses_documents = any(COMMENT.match(f"{comment} x") for comment in comments) and train.documents is None
             start = "If its tags are not spans" if tried.get("task") == "tags" else "This reads it"
-            settings = " ".join(f"data.{name}={quoted(value)}" for name, value in tried.items())
+            settings = " ".join(f"data.{name}={as_typed(value)}" for name, value in tried.items())
             return f"{start}: {settings}{' (without documents)' if loses_documents else ''}"
     return ""
 
@@ -90,7 +90,7 @@ def _file_of(cfg: DataConfig, found: str) -> Path:
     return next((file for file in files if found.startswith(str(file))), files[0])
 
 
-def quoted(value: object) -> str:
+def as_typed(value: object) -> str:
     """Quotes a setting's value for Hydra and the shell where that is needed."""
     is_plain = isinstance(value, str) and re.fullmatch(r"[\w./:@%+-]+", value)
     return str(value) if is_plain else shlex.quote(json.dumps(value, ensure_ascii=False))

@@ -14,7 +14,7 @@ from probe.data.layout import Layout, check_fields
 from probe.data.running_text import split_text
 from probe.data.split import AROUND_WORD, BYTE_ORDER_MARK, MOST_BYTES, Split, SplitBuilder
 from probe.data.tasks import TASKS
-from probe.system.format import reason_of
+from probe.format import reason_of
 
 A_ROW_A_LINE = "Each line must be one {...} with a sentence, or the file one array of them"
 NEXT_ROW = re.compile(r"(?:\A\s*\[|\s*,)\s*(?={)")  # what stands before a row of an array

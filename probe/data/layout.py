@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 
 from probe.config import DataConfig, UserError
-from probe.system.format import escape_invisible
+from probe.format import escape_invisible
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from probe.config import UserError
 from probe.data.json_parquet import read_dataset
 from probe.data.layout import Layout
 from probe.data.split import Split
+from probe.format import first_few, reason_of
 from probe.system import hub
-from probe.system.format import first_few, reason_of
 from probe.system.grouping import group_by
 
 CONVERTED = "refs/convert/parquet"  # the branch that the Hub makes of a data set: SUBSET/SPLIT/0000.parquet

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from probe.data.split import Split
-from probe.data.tags import Tags
 from probe.scoring.metrics import Counts, Item, Scores
+from probe.scoring.tags import Tags
 
 Draw = Callable[[Sequence[str]], str]  # a label for some words
 

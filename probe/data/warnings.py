@@ -18,15 +18,15 @@ from probe.data.guesses import (
     FEW_TAGS,
     HEADER,
     NEARLY_ALL,
+    as_typed,
     nearly_all_numbers,
-    quoted,
     sentence_column,
     span_columns,
     table_of,
     wordlike_column,
 )
 from probe.data.split import Split, lines_of
-from probe.system.format import escape_invisible
+from probe.format import escape_invisible
 
 WARNING = "WARNING: "  # begins a line
 
@@ -69,7 +69,7 @@ def _header(train: Split) -> Iterator[str]:
     elif not train.word_a_line and train.separator and 2 * len(tags) < tags.total():
         label, *texts = cut_line(next(lines_of(Path(train.origin))).removesuffix("\r"), train.separator)
         names = " ".join(
-            f"data.{name}={quoted(one)}" for name, one in (("tags_field", label), ("words_field", texts[-1]))
+            f"data.{name}={as_typed(one)}" for name, one in (("tags_field", label), ("words_field", texts[-1]))
         )
         yield f"label {tag} occurs in the first line alone; if that names the columns: {names}"
 

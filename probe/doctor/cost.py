@@ -12,11 +12,11 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.data.warnings import WARNING
+from probe.format import duration, first_few, pluralize
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
 from probe.runs.slurm import SETTING, number_of, work_s
 from probe.system.files import short, why_not_writable
-from probe.system.format import duration, first_few, pluralize
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 from probe.system.speed import units_per_second
 

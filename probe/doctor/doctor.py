@@ -21,10 +21,10 @@ from probe.doctor.cost import cost_lines
 from probe.doctor.power import dev_line, power_lines
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model, notes_on
+from probe.format import escape_invisible, first_few, pluralize
 from probe.runs.plan import one_per_encoder
 from probe.runs.slurm import number_of, submit
 from probe.system.files import short, why_not_writable
-from probe.system.format import escape_invisible, first_few, pluralize
 from probe.system.grouping import group_by
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware

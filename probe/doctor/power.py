@@ -10,11 +10,11 @@ import numpy as np
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.data.order import order_of
+from probe.format import percent
 from probe.runs.plan import plan
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison, detectable
 from probe.scoring.significance import DESIGN_EFFECT, Units
-from probe.system.format import percent
 from probe.tables.notes import heading
 from probe.tables.row import tables_of
 from probe.tables.rows import build_rows

@@ -20,9 +20,9 @@ from typing import Any
 from probe.config import EncoderConfig, UserError
 from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
+from probe.format import first_few
 from probe.system import hub
 from probe.system.files import did_you_mean, read_regular, sha256_of, sha256_of_file, write_atomically
-from probe.system.format import first_few
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, and the sha256 of the weights there.
 PACKAGED = {

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
 from probe.encoders.checkpoint import Encoder, cause_of, text_part, weights_of
+from probe.format import first_few
 from probe.system.bfloat16 import kernels
-from probe.system.format import first_few
 
 if TYPE_CHECKING:
     import torch

@@ -23,8 +23,8 @@ from typing import Any
 
 from probe.config import UserError
 from probe.encoders.pieces import SAMPLE, WORDS_AT_ONCE, cut, keep_prefix_spaces, special_pieces
+from probe.format import first_few
 from probe.system.files import sha256_of_file
-from probe.system.format import first_few
 
 # Packages that tokenizers in Python call. Another version may cut a word differently.
 PACKAGES = {

@@ -30,6 +30,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import cut_config, hidden_states, load_model, trial_texts
 from probe.encoders.pieces import cut
 from probe.export.export import new_folder, write_sentences
+from probe.format import format_layers, percent
 from probe.probes.combine import combine_stored
 from probe.probes.kinds import describe_probe
 from probe.probes.normalization import Normalization
@@ -39,7 +40,6 @@ from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
 from probe.runs.weights import load_probe, selection_of
 from probe.system.files import write_atomically, write_json
-from probe.system.format import format_layers, percent
 from probe.system.speed import units_per_second
 from probe.tables.row import Row
 from probe.tables.rows import build_rows

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from probe.config import SENTENCES, Config, LayersConfig, UserError
+from probe.config import SENTENCES, Config, LayersConfig, UserError, suggestion
 from probe.data.corpus import Corpus
 from probe.data.running_text import split_text
 from probe.data.split import Split
@@ -26,7 +26,6 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import check_states, load_model, outputs
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
-from probe.system.format import suggestion
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import report_empty_words, report_encoder
 from probe.vectors.words import Text, Window, kept_pieces, to_tensors, word_states

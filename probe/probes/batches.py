@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from probe.data.tags import Tags
 from probe.probes.combine import Streamed
 from probe.probes.schedule import updates
+from probe.scoring.tags import Tags
 from probe.system.machine import to_device
 
 POOL = 50  # batches whose sentences are sorted together

@@ -24,17 +24,17 @@ import xxhash
 from torch import Tensor, nn
 
 from probe.config import Config
-from probe.data.tags import Tags
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import load_model, outputs
+from probe.format import duration, reason_of
 from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
 from probe.probes.training import Progress, labels_of, make_deterministic, refuse_divergence, tags_of
+from probe.scoring.tags import Tags
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
-from probe.system.format import duration, reason_of
 from probe.system.machine import resolve_device, to_device
 from probe.system.provenance import hardware, versions
 from probe.vectors.words import Text, Window, kept_pieces, pool, to_tensors

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from probe.config import Config
     from probe.data.corpus import Corpus
-    from probe.data.tags import Tags
     from probe.encoders.checkpoint import Encoder
     from probe.probes.schedule import Outcome
     from probe.probes.selection import Selection
+    from probe.scoring.tags import Tags
     from probe.system.provenance import Hardware
     from probe.vectors.store import FeatureStore
 

@@ -17,7 +17,6 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import Tensor, nn
 
 from probe.config import LINEAR, ProbeConfig
-from probe.data.tags import Tags
 from probe.probes.batches import UNCOUNTED, Batch, TaggedWords, TrainingBatches, evaluation_batches
 from probe.probes.combine import mix
 from probe.probes.fitting import Mix
@@ -26,6 +25,7 @@ from probe.probes.normalization import input_factor
 from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
 from probe.probes.training import Progress, tags_of
+from probe.scoring.tags import Tags
 from probe.system.bfloat16 import kernels
 
 WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch

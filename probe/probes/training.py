@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from probe.config import UserError
-from probe.data.tags import Tags
+from probe.scoring.tags import Tags
 
 
 @dataclass

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import LayersConfig, UserError
+from probe.format import percent, pluralize
 from probe.race.rule import Cell, Elimination, Race, Rules
 from probe.runs.identity import RunIdentity
 from probe.runs.records import damaged, load_json
 from probe.system.files import write_json
-from probe.system.format import percent, pluralize
 
 RACE = "race.json"
 DECISIONS = "decisions.json"

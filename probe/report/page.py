@@ -17,14 +17,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from probe.config import UserError
+from probe.format import first_few, percent, reason_of, short_name
 from probe.race.spec import race_lines, read_decisions
 from probe.runs.records import RunRecord, bad_records
+from probe.runs.screens import SCREEN, load_screens
 from probe.runs.sweep_plan import SWEEP
 from probe.screening.figures import screen_picture
-from probe.screening.record import SCREEN, load_screens
 from probe.screening.report import Screens, screen_table
 from probe.system.files import to_jsonable, write_atomically
-from probe.system.format import first_few, percent, reason_of, short_name
 from probe.system.locks import alone
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures

@@ -7,12 +7,12 @@ record comes from somebody else, and must not say whose features are trusted her
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from probe.config import Config, UserError, setting_names
+from probe.format import hydra_quoted
 from probe.runs.records import UNRECORDED, RunRecord
 from probe.system.files import to_jsonable
 
@@ -66,10 +66,4 @@ def as_overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
 def _written(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_written, value))}]"
-    return quoted(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def quoted(text: str) -> str:
-    """Quotes a text for Hydra: escapes quotes and the backslashes before them, and interpolation."""
-    whole = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + found[2].replace('"', '\\"'), text)
-    return '"' + whole.replace("${", "\\${") + '"'
+    return hydra_quoted(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

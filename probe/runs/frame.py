@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from probe.format import short_name, with_encoder
 from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.records import RunRecord, load_records
 from probe.runs.sweep_plan import Setting, read_asked
 from probe.system.files import canonical, to_jsonable
-from probe.system.format import short_name, with_encoder
 
 # Settings of the features that say how an encoder reads a text. The key of a store holds the encoder too.
 READ = ("context", "subword", "stride", "precision", "dtype", "final_norm")

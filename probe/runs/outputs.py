@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from probe.config import UserError
-from probe.data.tags import Tags
 from probe.scoring.metrics import Count, Counts, problem_of
+from probe.scoring.tags import Tags
 from probe.system.files import canonical, half_written, read_regular, remove_left, sha256_of, write_atomically
 
 MOST_BYTES = 2**29  # of a run's counts, unpacked: those of 10,000 labels on 10,000 sentences

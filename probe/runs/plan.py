@@ -14,6 +14,7 @@ from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, User
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks import task_of
 from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.format import encoder_labels
 from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
 from probe.probes.schedule import Schedule
@@ -23,7 +24,6 @@ from probe.runs.outputs import unfinished_path, weights_path
 from probe.runs.records import UNRECORDED, Settings, load_record, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.files import key_of, to_jsonable
-from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
 from probe.vectors.store import FeatureStore, stored_layers
 

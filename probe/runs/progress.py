@@ -15,11 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from probe.config import UserError
+from probe.config import UserError, closest
+from probe.format import duration, first_few, pluralize
 from probe.runs.records import load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_asked
 from probe.system.files import keys_in, read_note, short
-from probe.system.format import closest, duration, first_few, pluralize
 from probe.system.locks import is_locked, try_lock, wait_for_lock
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from probe.config import Config, UserError
+from probe.format import duration, percent, pluralize, reason_of
 from probe.probes.kinds import slow_bfloat16
 from probe.runs.outputs import remove_leftovers
 from probe.runs.plan import Plan, plan, prepare_results
@@ -37,7 +38,6 @@ from probe.runs.run import extract, make
 from probe.runs.sweep_plan import labels_of, write_expected
 from probe.system import hub
 from probe.system.files import keys_in, short
-from probe.system.format import duration, percent, pluralize, reason_of
 from probe.system.grouping import group_by
 from probe.system.locks import FileLock
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side, take_gpu

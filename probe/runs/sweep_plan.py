@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from probe.format import encoder_labels, with_encoder
 from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.runs.records import damaged, load_json
 from probe.system.files import now, write_json
-from probe.system.format import encoder_labels, with_encoder
 from probe.system.grouping import group_by
 from probe.system.locks import alone
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from probe.config import UserError
+from probe.format import reason_of
 from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.normalization import Normalization, restored_normalization
 from probe.probes.selection import Selection
@@ -22,7 +23,6 @@ from probe.probes.tagger import Tagger
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
 from probe.system.files import canonical, read_regular, sha256_of, write_atomically
-from probe.system.format import reason_of
 
 
 def write_weights(record: Path, key: str, labels: list[str], weights: dict[str, torch.Tensor]) -> str:

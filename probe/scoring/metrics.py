@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from probe.data.tags import Tags
+from probe.scoring.tags import Tags
 
 Counts = dict[str, list[int]]  # columns of counts, one value per sentence
 Item = tuple[str, int, int]  # kind, first word, last word + 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from probe.format import with_encoder
 from probe.screening.report import Screens, caption, ranked_choices, score_of
-from probe.system.format import with_encoder
 from probe.tables.figures import INK, Picture, label_layers, styles
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probe.screening.candidates import Candidate
+from probe.probes.candidates import Candidate
 
 LEVEL = 0.05  # of screens without any difference, how many may call a candidate not tied
 SIMULATED = 2000  # screens, of each structure

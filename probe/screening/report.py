@@ -10,9 +10,9 @@ from typing import Any
 
 from probe.config import layer_presets
 from probe.data.tasks import TASKS
+from probe.format import format_count, format_layers, percent, pluralize, with_encoder
+from probe.runs.screens import ScreenRecord
 from probe.screening.ranking import jackknife, rank, selection_bias
-from probe.screening.record import ScreenRecord
-from probe.system.format import format_count, format_layers, percent, pluralize, with_encoder
 from probe.tables.formats import TextTable
 
 Screens = Mapping[str, ScreenRecord]  # by encoder, see `load_screens`

@@ -13,8 +13,8 @@ from pathlib import Path
 from probe.config import Config, ScreenConfig, UserError
 from probe.probes.kinds import PROBES
 from probe.runs.plan import Inputs, inputs_of, prepare_results, refuse_one_name, settings_of
+from probe.runs.screens import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
 from probe.runs.sweep_plan import Setting
-from probe.screening.record import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
 from probe.screening.report import screen_table
 from probe.system.files import now, write_atomically, write_json
 from probe.system.machine import resolve_device

@@ -19,9 +19,9 @@ from tqdm import tqdm
 
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
+from probe.probes.candidates import Candidate, concatenations, fixed
 from probe.probes.training import labels_of
 from probe.scoring.metrics import f1_of
-from probe.screening.candidates import Candidate, concatenations, fixed
 from probe.screening.gold import Gold
 from probe.screening.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
 from probe.screening.ranking import rank

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from probe.system.format import closest
+from probe.config import closest
 
 SHORT_KEY = 10  # characters of a key in file names and tables
 MOST_OF_A_NOTE = 2**16

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
+from probe.format import reason_of
 from probe.system.files import write_atomically
-from probe.system.format import reason_of
 
 THREAD = "Hugging Face Hub"
 COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe.conditions import MAIN
-from probe.config import Config, UserError
+from probe.config import Config, UserError, suggestion
 from probe.data.corpus import Corpus
+from probe.format import percent
 from probe.system.files import read_regular, write_json
-from probe.system.format import percent, suggestion
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware
 from probe.tables.labels import BEST

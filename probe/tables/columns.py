@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from probe.config import unknown
+from probe.format import percent, short_name
 from probe.probes.kinds import describe_probe
-from probe.system.format import percent, short_name
 from probe.tables.labels import ELIMINATED, UNCONVERGED, UNDECIDED, conditional
 from probe.tables.paper import paper_score
 from probe.tables.row import Row

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from probe.config import UserError
+from probe.config import UserError, closest
+from probe.format import percent
 from probe.runs.samples import SPLITS, Load, run_counts, samples_of
 from probe.scoring.compare import Comparison
 from probe.scoring.significance import CONFIDENCE
-from probe.system.format import closest, percent
 from probe.tables.columns import signed
 from probe.tables.formats import TextTable
 from probe.tables.labels import BEST, UNCONVERGED

@@ -17,8 +17,8 @@ from typing import Any
 from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, tabulate
 
 from probe.conditions import MAIN
+from probe.format import printable, short_name
 from probe.system.files import write_atomically
-from probe.system.format import printable, short_name
 from probe.tables.columns import COLUMNS, choose_columns, header, values_of
 from probe.tables.labels import BEST
 from probe.tables.notes import advice, caption, notes

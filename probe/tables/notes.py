@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from probe.conditions import CONDITIONS, MAIN
 from probe.config import LINEAR
 from probe.data.warnings import on_shared
+from probe.format import first_few, percent, short_name, with_encoder
 from probe.probes.kinds import PROBES, describe_probe
 from probe.probes.selection import REMEDY, unlike_layers
 from probe.runs.records import RunRecord
-from probe.system.format import first_few, percent, short_name, with_encoder
 from probe.tables.columns import COLUMNS
 from probe.tables.labels import BEST
 from probe.tables.row import Row

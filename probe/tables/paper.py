@@ -6,7 +6,7 @@ so both our `sum` and our `mix` have them.
 
 from __future__ import annotations
 
-from probe.system.format import short_name
+from probe.format import short_name
 from probe.tables.row import Row
 
 # In the order of the table; our variants, None or with the same number, stand beside what they vary.

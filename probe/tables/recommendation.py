@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
+from probe.format import first_few, format_count, percent, pluralize, short_name
 from probe.probes.kinds import describe_probe
 from probe.scoring.compare import MORE_SEEDS
 from probe.scoring.significance import IF_INDEPENDENT
-from probe.system.format import first_few, format_count, percent, pluralize, short_name
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.notes import SHOWN, covered, remedy_of, rising
 from probe.tables.row import Row

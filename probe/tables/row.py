@@ -9,6 +9,7 @@ from statistics import fmean
 
 from probe.data.task import Task
 from probe.data.tasks import TASKS
+from probe.format import format_layers, with_encoder
 from probe.probes.selection import encoder_flops
 from probe.race.rule import Elimination
 from probe.runs.frame import Run
@@ -18,7 +19,6 @@ from probe.runs.samples import OVER_SEEDS, Cover
 from probe.runs.sweep_plan import Setting
 from probe.scoring.metrics import Scores
 from probe.scoring.significance import Cell, summary
-from probe.system.format import format_layers, with_encoder
 from probe.system.grouping import group_by
 
 SCORES: dict[str, Callable[[Scores], float | None]] = {  # of a split; None where the task has no such score

@@ -13,16 +13,16 @@ from typing import Any
 
 from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin, layer_presets
+from probe.format import encoder_labels
+from probe.probes.candidates import readout_of
 from probe.race.spec import read_outcome, read_spec
 from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import normalized_name
 from probe.runs.progress import failures, other_results
 from probe.runs.records import Records, bad_records
+from probe.runs.screens import load_screens
 from probe.runs.sweep_plan import SWEEP, read_asked
-from probe.screening.candidates import readout_of
-from probe.screening.record import load_screens
 from probe.system.files import canonical, sha256_of, short, to_jsonable
-from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
 from probe.tables.labels import label_rows
 from probe.tables.notes import main_row, setting_of

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from probe.config import UserError, default_margin
+from probe.config import UserError, closest, default_margin
 from probe.data.split import lines_of
+from probe.format import pluralize
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import ON_THIS_TEXT, effective_number, influence
 from probe.system.files import write_atomically
-from probe.system.format import closest, pluralize
 from probe.tables.figures import DEV, INK, Picture
 from probe.tables.formats import TextTable
 from probe.tables.labels import BEST, UNDECIDED, cheapest_within, conditional, label_of

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probe.conditions import MAIN
-from probe.system.format import percent, short_name
+from probe.format import percent, short_name
 from probe.system.grouping import group_by
 from probe.tables.labels import BEST, label_rows
 from probe.tables.notes import most_frequent

@@ -16,8 +16,8 @@ import numpy as np
 
 from probe.conditions import MAIN
 from probe.config import UserError
+from probe.format import percent, short_name
 from probe.probes.kinds import describe_probe
-from probe.system.format import percent, short_name
 from probe.tables.formats import TextTable
 from probe.tables.labels import BEST
 from probe.tables.row import Row, by_encoder

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from probe.config import DataConfig, UserError
+from probe.config import DataConfig, UserError, suggestion
 from probe.data.columns import cut_line
 from probe.data.layout import Layout
 from probe.data.readers import READERS, reader_of
@@ -22,7 +22,6 @@ from probe.data.task import Task
 from probe.runs.frame import names_of, run_of
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_records
-from probe.system.format import suggestion
 from probe.tables.rows import results_folder
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))

@@ -14,7 +14,6 @@ import torch
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.data.tags import Tags
 from probe.encoders.checkpoint import Encoder, open_encoder, refuse_changed
 from probe.encoders.encoder import load_model
 from probe.probes.batches import TaggedWords
@@ -26,6 +25,7 @@ from probe.runs.plan import plan
 from probe.runs.records import RunRecord
 from probe.runs.run import extract
 from probe.runs.weights import load_probe, selection_of
+from probe.scoring.tags import Tags
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import ensure_features, report_encoder
 

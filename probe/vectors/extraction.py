@@ -32,8 +32,8 @@ from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, refuse_changed
 from probe.encoders.encoder import load_model, notes_on
 from probe.encoders.pieces import notes_on_pieces
+from probe.format import pluralize
 from probe.system.bfloat16 import SLOW, kernels_for
-from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar

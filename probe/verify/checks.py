@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe.config import LayersConfig, UserError
+from probe.format import first_few
 from probe.probes.selection import select
 from probe.race.spec import RACE, read_outcome
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_json, load_record, load_records
+from probe.runs.screens import SCREEN, load_screens
 from probe.runs.sweep_plan import SWEEP, read_asked
-from probe.screening.record import SCREEN, load_screens
 from probe.system.files import canonical, key_of, read_regular, sha256_of, to_jsonable
-from probe.system.format import first_few
 from probe.tables.formats import FILES, render
 from probe.tables.rows import build_rows, results_folder
 

@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from probe.config import Config, UserError
+from probe.config import Config, UserError, suggestion
 from probe.runs.config_from_record import config_from_record
 from probe.runs.frame import names_of
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores
 from probe.system.files import short, to_jsonable
-from probe.system.format import suggestion
 from probe.tables.rows import results_folder
 from probe.verify.checks import Check, unequal
 

@@ -27,7 +27,7 @@ import torch
 import probe
 from probe.runs.plan import inputs_of, plan
 from probe.runs.run import extract
-from probe.screening.record import load_screens
+from probe.runs.screens import load_screens
 from probe.settings import config_of
 
 

@@ -15,8 +15,8 @@ import pytest
 from support.commands import DEADLINE_S, TINY, finish, interpreted, probe, python, start, stop, wait_for, workers_of
 from support.facts import names
 
-from probe.arguments import Parser
 from probe.cli import COMMANDS
+from probe.commands.arguments import Parser
 from probe.config import conf_dir
 from probe.settings import configs_of
 

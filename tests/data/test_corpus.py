@@ -30,7 +30,7 @@ from support.inputs import (
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split, SplitCounts
-from probe.data.tags import spans
+from probe.scoring.tags import spans
 
 # The original files of CoNLL-2003; their licence keeps them out of here.
 CONLL2003 = os.environ.get("CONLL2003_DIR", "")

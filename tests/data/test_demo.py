@@ -10,7 +10,7 @@ from support.inputs import data_config
 
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split, SplitCounts
-from probe.data.tags import spans
+from probe.scoring.tags import spans
 from probe.settings import config_of
 
 

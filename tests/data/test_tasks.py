@@ -15,11 +15,11 @@ from support.inputs import COMMON
 
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.data.tags import spans, to_iob2
 from probe.data.task import Task
 from probe.data.tasks import SENTENCE, SPANS, TAGS
 from probe.data.tasks.spans import span_f1
 from probe.data.tasks.tags import accuracy
+from probe.scoring.tags import spans, to_iob2
 from probe.system.files import to_jsonable
 
 CHOICES = ["O", "O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-ORG", "B-ORG"]

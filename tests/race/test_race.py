@@ -16,16 +16,16 @@ from support.commands import RUN_PROBE, Started, finish, wait_for
 from support.facts import names
 from support.records import make_record, results
 
+from probe.commands.race import choose_candidates
 from probe.config import Config, LayersConfig, UserError
 from probe.probes import schedule
-from probe.race.command import choose_candidates
+from probe.probes.candidates import Candidate
 from probe.race.rule import VERSION, Race, Rules
 from probe.race.spec import RACE, Entry, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
 from probe.runs.plan import Plan, plan
 from probe.runs.run import make
+from probe.runs.screens import load_screens
 from probe.runs.sweep_plan import read_asked, write_expected
-from probe.screening.candidates import Candidate
-from probe.screening.record import load_screens
 from probe.system.files import write_json
 from probe.tables.rows import build_rows
 

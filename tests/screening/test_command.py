@@ -13,7 +13,7 @@ from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
-from probe.screening.record import SCREEN, load_screens
+from probe.runs.screens import SCREEN, load_screens
 from probe.screening.report import caption
 from probe.verify.checks import check_files
 

@@ -21,8 +21,8 @@ from probe.config import LayersConfig, ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tasks import SPANS, TAGS
+from probe.probes.candidates import Candidate, concatenations, fixed, readout_of
 from probe.scoring.metrics import f1_of
-from probe.screening.candidates import Candidate, concatenations, fixed, readout_of
 from probe.screening.gold import Gold
 from probe.screening.moments import Text, moments, reduced, reduction
 from probe.screening.ranking import _behind, critical, jackknife, rank, selection_bias

@@ -14,8 +14,8 @@ from support.facts import names
 from support.inputs import make_bert, overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
+from probe.runs.screens import SCREEN, load_screens
 from probe.screening.ranking import _behind, critical
-from probe.screening.record import SCREEN, load_screens
 from probe.screening.report import ranked_choices
 from probe.verify.checks import check_files
 

@@ -14,7 +14,7 @@ import transformers
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, preset_values
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.data.tags import to_iob2
+from probe.scoring.tags import to_iob2
 from probe.settings import configs_of
 from probe.vectors.store import FeatureStore, Shard
 

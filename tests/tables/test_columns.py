@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support.records import make_record
 
+from probe.format import format_layers
 from probe.report.page import page
-from probe.system.format import format_layers
 from probe.tables.columns import COLUMNS, signed
 from probe.tables.figures import pictures
 from probe.tables.formats import FORMATS, TextTable, render

@@ -14,12 +14,12 @@ import pytest
 from support.facts import names
 from support.records import make_record
 
+from probe.commands.table import table
 from probe.config import UserError
 from probe.runs.outputs import load_counts, write_counts
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison
 from probe.scoring.significance import IF_INDEPENDENT
-from probe.tables.command import table
 from probe.tables.difference import differences
 from probe.tables.rows import build_rows
 

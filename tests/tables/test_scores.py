@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from probe.commands.table import table
 from probe.config import UserError
-from probe.tables.command import table
 from probe.tables.scores import compare_scores, read_scores
 
 ACCEPTED = "row,score\nfirst,2.25\nmiddle,2.44\nlast,2.18\n"

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from support.records import PROBE, RESULTS, expect, make_record
 
+from probe.commands.table import table
 from probe.config import LayersConfig, UserError, default_margin
 from probe.data.split import SplitCounts
 from probe.probes.selection import select
@@ -42,7 +43,6 @@ from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
 from probe.system.files import to_jsonable
 from probe.tables.columns import COLUMNS, choose_columns
-from probe.tables.command import table
 from probe.tables.formats import render
 from probe.tables.labels import label_rows
 from probe.tables.notes import caption

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.records import make_record
 
+from probe.commands.table import table
 from probe.config import UserError
-from probe.tables.command import table
 from probe.tables.figures import pictures
 from probe.tables.rows import build_rows
 from probe.tables.transfer import transfer

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from support.facts import names
 from support.inputs import features_config
 
-from probe.cache.command import entries
+from probe.commands.cache import entries
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders import encoder as encoder_module

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probe.data.split import Split
-from probe.data.tags import Tags
 from probe.data.tasks.tags import TAGS
+from probe.scoring.tags import Tags
 
 
 class NaiveBayes:

@@ -10,17 +10,6 @@ from typing import Any
 from probe.config import UserError
 from probe.data.sentences import Sentences
 from probe.data.split import Split
-from probe.data.tags import (
-    NO_TYPE,
-    Tags,
-    TagSchemeError,
-    find_scheme,
-    ill_formed,
-    spans,
-    to_iob2,
-    with_prefixes,
-    with_types,
-)
 from probe.data.task import Draw, Task
 from probe.data.tasks.tags import MajorityTag, most_frequent
 from probe.scoring.metrics import (
@@ -30,6 +19,17 @@ from probe.scoring.metrics import (
     count_items,
     scores_of,
     span_score,
+)
+from probe.scoring.tags import (
+    NO_TYPE,
+    Tags,
+    TagSchemeError,
+    find_scheme,
+    ill_formed,
+    spans,
+    to_iob2,
+    with_prefixes,
+    with_types,
 )
 
 PLACES_SHOWN = 3

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import chain
 
 from probe.data.split import Split
-from probe.data.tags import Tags
 from probe.data.task import Draw, Task
 from probe.scoring.metrics import Counts, Item, Scores, count_items, scores_of, share
+from probe.scoring.tags import Tags
 
 
 class MajorityTag:

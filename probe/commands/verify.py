@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from probe.arguments import Parser, at_least, results_or_last
+from probe.commands.arguments import Parser, at_least, results_or_last
 from probe.config import UserError
+from probe.format import printable
 from probe.settings import SETTING, config_of, split_settings
-from probe.system.format import printable
 
 DESCRIPTION = """\
 Checks records, counts, scores and table.json of a results folder against each other. With one of

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from probe.arguments import Parser, report_bad_records
+from probe.commands.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
-from probe.screening.candidates import Candidate
+from probe.probes.candidates import Candidate
 from probe.settings import configs_of
 from probe.system.processes import is_child
 

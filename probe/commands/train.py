@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe.arguments import Parser, report_bad_records, results_or_last
+from probe.commands.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
+from probe.format import duration
 from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.runs.slurm import submit, without_launcher, work_s
 from probe.settings import config_of, configs_of
-from probe.system.format import duration
 from probe.system.grouping import group_by
 from probe.system.processes import is_child
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from probe.arguments import Parser
+from probe.commands.arguments import Parser
 from probe.config import UserError
+from probe.format import percent, pluralize
 from probe.settings import config_of, split_settings
-from probe.system.format import percent, pluralize
 
 DESCRIPTION = """\
 Tags text with a probe whose weights were saved (save_probe=true), with the windows and the pooling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from probe.arguments import Parser
+from probe.commands.arguments import Parser
 from probe.config import SENTENCES, UserError
 from probe.settings import config_of, split_settings
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe.arguments import Parser, at_least
+from probe.commands.arguments import Parser, at_least
 from probe.config import UserError
+from probe.format import pluralize
 from probe.settings import configs_of
 from probe.system.files import canonical, short
-from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.vectors.store import IN_USE, OF_A_STORE, read_manifest
 

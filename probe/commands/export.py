@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from probe.arguments import Parser
+from probe.commands.arguments import Parser
 from probe.config import UserError
 from probe.settings import config_of, split_settings
 

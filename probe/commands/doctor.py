@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe.arguments import Parser, results_path
+from probe.commands.arguments import Parser, results_path
 from probe.runs.slurm import without_launcher
 from probe.settings import configs_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe.arguments import Parser, report_bad_records, results_or_last, results_path
+from probe.commands.arguments import Parser, report_bad_records, results_or_last, results_path
 from probe.config import UserError
 from probe.settings import split_settings
 

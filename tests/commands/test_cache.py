@@ -14,8 +14,8 @@ from support.commands import flip_a_bit, probe
 from support.facts import names
 from support.inputs import features_config
 
-from probe.cache.command import entries, prunable, remove
 from probe.cli import dispatch
+from probe.commands.cache import entries, prunable, remove
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder

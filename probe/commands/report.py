@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe.arguments import Parser, report_bad_records, results_or_last
+from probe.commands.arguments import Parser, report_bad_records, results_or_last
 
 DESCRIPTION = """\
 Writes the tables, the figures (PNG) and one self-contained page (report.html) of a results folder.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from probe.config import UserError, setting_names
-from probe.system.format import closest, printable
+from probe.config import UserError, closest, setting_names
+from probe.format import printable
 
 
 class Parser(argparse.ArgumentParser):

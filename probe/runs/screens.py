@@ -13,12 +13,12 @@ from typing import Any
 
 from probe.config import UserError
 from probe.data.tasks import TASKS
+from probe.format import encoder_labels
+from probe.probes.candidates import Candidate
 from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
 from probe.scoring.metrics import Count
-from probe.screening.candidates import Candidate
 from probe.system.files import key_of, to_jsonable
-from probe.system.format import encoder_labels
 from probe.system.provenance import Hardware, Software
 
 SCREEN = "screen.json"

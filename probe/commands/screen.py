@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from probe.arguments import Parser
+from probe.commands.arguments import Parser
 from probe.config import UserError
 from probe.settings import configs_of
 

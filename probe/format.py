@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -63,16 +62,6 @@ def reason_of(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """Finds the most similar word, for one that was mistyped; None if there is none."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Asks in a sentence, after a blank, whether the most similar word was meant; "" if there is none."""
-    return f" Did you mean {close}?" if (close := closest(word, known)) else ""
-
-
 def short_name(encoder: str) -> str:
     """Gives an encoder's name without its owner."""
     return encoder.rstrip("/").rpartition("/")[2]
@@ -89,3 +78,9 @@ def encoder_labels(names: Sequence[str]) -> list[str]:
         if len(set(labels)) == len(names):
             return labels
     return []
+
+
+def hydra_quoted(text: str) -> str:
+    """Quotes a text for Hydra: escapes quotes and the backslashes before them, and interpolation."""
+    whole = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + found[2].replace('"', '\\"'), text)
+    return '"' + whole.replace("${", "\\${") + '"'

@@ -8,7 +8,7 @@ import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import SCHEMES, random_spans, written
 
-from probe.data.tags import TagSchemeError, find_scheme, ill_formed, spans, to_iob2, with_prefixes, with_types
+from probe.scoring.tags import TagSchemeError, find_scheme, ill_formed, spans, to_iob2, with_prefixes, with_types
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
