@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from probe.data.split import Split
-from probe.scoring.metrics import Counts, Item, Scores
+from probe.scoring.metrics import Counts, Item, Scores, count_items
+from probe.scoring.score import Score
 from probe.scoring.tags import Tags
 
 Draw = Callable[[Sequence[str]], str]  # a label for some words
@@ -26,8 +27,7 @@ class Task:
     """Describes a kind of label by what the rest of the package needs to know of it."""
 
     name: str  # as in data.task
-    score: str  # the headline score's short name
-    title: str  # the same for a caption
+    headline: Score  # what tables show, and what training and screening choose by
     kinds: str  # the plural of what differs by label
     unit: str  # what has a label
     units: Callable[[list[str]], list[str]]  # the text of each labelled unit of a sentence, given its words
@@ -40,7 +40,15 @@ class Task:
     # A sentence's labels of a control task, given its words, its labels and how a label is drawn.
     control: Callable[[Sequence[str], Sequence[str], Draw], list[str]]
     baseline: Callable[[Split], Baseline]  # a tagger of train alone
-    headline: Callable[[Tags, Tags], float]  # the score that training reads after each epoch: gold, predicted
     counts: Callable[[Tags, Tags], Counts]  # everything that scores need, per sentence: gold, predicted
-    scores: Callable[[Counts], Scores]
+    parts: Callable[[Counts], Scores]  # all scores but the headline
+    # The headline by other code, against which each run's own is checked: gold, predicted.
+    reference: Callable[[Tags, Tags], float]
     is_per_word: bool = True  # whether each word is a unit, as its neighbours are; else each text is read whole
+
+    def scores(self, counts: Counts) -> Scores:
+        return replace(self.parts(counts), headline=self.headline.of(counts))
+
+    def measure(self, gold: Tags, predicted: Tags) -> float:
+        """Returns the headline score."""
+        return self.headline.of(count_items(gold, predicted, self.items))

@@ -31,7 +31,7 @@ def dev_line(corpus: Corpus, order: str | None) -> str:
     split = corpus.splits["dev"]
     gold = np.array([len(corpus.task.items(tags)) for tags in split.tags])
     found = order_of(order, corpus.about.get("neighbours"), "dev")
-    units = Units.of(np.stack([gold] * 3, 1), split.documents, found)
+    units = Units.of(gold, split.documents, found)
     what = f"dev's {units.items:,} labels in {units.title}"
     if units.effective < 2:
         return f"{what} say nothing of other documents: no row will be called worse. Mark documents, or take more"
@@ -58,7 +58,7 @@ def power_lines(configs: Sequence[Config], like: Path) -> list[str]:
         if len(rows) > 1 and rows[0].task == corpus.task:
             break
     else:
-        raise UserError(f"--like {like}: no table of {corpus.task.title} with two rows of two seeds.")
+        raise UserError(f"--like {like}: no table of {corpus.task.headline.title} with two rows of two seeds.")
     order = rows[0].setting.order
     samples, cover = samples_of([row.records for row in rows], "dev", run_counts, order=order)
     over_seeds, over_text, freedom = Comparison(samples).typical

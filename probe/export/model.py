@@ -255,7 +255,7 @@ def _card(
     record: RunRecord, row: Row | None, blocks: int, usage: str, sizes: list[int], speeds: list[float], name: str
 ) -> str:
     """Writes the model card."""
-    dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.score
+    dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.headline.name
     indices = record.layers.indices
     layers = (
         f"layer {indices[0]}" if len(indices) == 1 else f"{record.layers.combine} of layers {format_layers(indices)}"

@@ -268,7 +268,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         data["train"],
         data["dev"],
         labels,
-        inputs.corpus.task.headline,
+        inputs.corpus.task.measure,
         device,
         inputs.unfinished,
         canonical([versions(), to_jsonable(machine)]),

@@ -46,7 +46,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         data["train"],
         data["dev"],
         labels,
-        task.headline,
+        task.measure,
         cfg.seed,
         log,
     )

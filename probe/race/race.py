@@ -18,7 +18,7 @@ from probe.runs.identity import label_of
 from probe.runs.outputs import load_counts
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.records import load_record, record_path
-from probe.runs.samples import SplitCounts, order_in
+from probe.runs.samples import SplitStatistics, order_in
 from probe.runs.sweep import make_runs
 from probe.runs.sweep_plan import read_asked, write_expected
 from probe.system.files import now, write_json
@@ -114,8 +114,10 @@ def run_race(
 def dev_run(path: Path, order: str | None = None) -> DevRun:
     """Reads what a race may see of a record: nothing of test. order: as data.order states it. Raises UserError."""
     record = load_record(path)
-    dev = SplitCounts.of(load_counts(path)[0]["dev"], order=order_in(record, "dev", order))
-    return DevRun(record.scores.dev.headline, record.outcome, dev.influence(dev.units), dev.units)
+    score = record.task.headline
+    dev = SplitStatistics.of(load_counts(path)[0]["dev"], score, order_in(record, "dev", order))
+    moves = dev.influence(dev.units) if score.has_influence else None
+    return DevRun(record.scores.dev.headline, record.outcome, moves, dev.units)
 
 
 def _rules(num_rows: int, seeds: Sequence[int], margin: float) -> Rules:

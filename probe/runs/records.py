@@ -23,7 +23,7 @@ import msgspec
 from probe.config import UserError
 from probe.data.split import SplitCounts
 from probe.data.task import Task
-from probe.data.tasks import TASKS
+from probe.data.tasks import SPANS, TASKS
 from probe.probes.fitting import Epoch, Mix
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, Scalars, label_of
@@ -216,7 +216,7 @@ def load_record(path: Path) -> RunRecord:
         raise refuse(f"identity.layers.indices has {max(layers)}, encoder.num_layers is {record.encoder.num_layers}")
     if record.mix and len(record.mix.weights) != len(layers):
         raise refuse(f"mix has {len(record.mix.weights)} weights for {len(layers)} layers")
-    if any((scores.span is None) == (record.task.score == "F1") for scores in (record.scores.dev, record.scores.test)):
+    if any((scores.span is None) == (record.task is SPANS) for scores in (record.scores.dev, record.scores.test)):
         raise refuse(f"scores are not those of {record.task.name}")
     return record
 

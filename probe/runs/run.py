@@ -80,10 +80,12 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
         split = splits[name]
         counts[name] = task.counts(split.tags, predicted)
         scores[name] = task.scores(counts[name])
-        independent = task.headline(split.tags, predicted)  # of spans, by seqeval
+        independent = task.reference(split.tags, predicted)
         if abs(independent - scores[name].headline) > 1e-6:
-            raise UserError(f"{name}: {task.score} {scores[name].headline} by our counts, {independent} by seqeval: a "
-                            "mistake of this program. Nothing was recorded.")  # fmt: skip
+            raise UserError(
+                f"{name}: {task.headline.name} {scores[name].headline} by our counts, {independent} by other code: "
+                "a mistake of this program. Nothing was recorded."
+            )
         if split.documents is not None:
             counts[name]["documents"] = split.documents
         checksums[name] = write_predictions(path, name, split.by_unit(task.units).words, split.tags, predicted)

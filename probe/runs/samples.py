@@ -19,8 +19,9 @@ from probe.data.order import order_of
 from probe.runs.outputs import load_counts
 from probe.runs.records import Records, RunRecord
 from probe.scoring.compare import Sample
-from probe.scoring.metrics import Counts, Scores, by_sentence
-from probe.scoring.significance import ON_THIS_TEXT, Units, influence, with_neighbours
+from probe.scoring.metrics import Counts, Scores, by_sentence, of_kind
+from probe.scoring.score import F1, Score, influence
+from probe.scoring.significance import ON_THIS_TEXT, Units, with_neighbours
 
 SPLITS = ("dev", "test")
 
@@ -40,43 +41,42 @@ OVER_SEEDS = Cover(None, ON_THIS_TEXT)
 
 
 @dataclass(frozen=True)
-class SplitCounts:
-    """Holds a run's counts on one split. documents: of each sentence; None: unknown. order: see `Units.of`.
+class SplitStatistics:
+    """Holds what a run's score is computed from on one split.
 
-    counts: (sentences, 3), gold, predicted, correct; of all types, or of one.
+    gold: (sentences,), the number of gold items. statistics: (sentences, C), see `Score`. documents: of each sentence;
+    None: unknown. order: see `Units.of`.
     """
 
-    counts: np.ndarray
+    score: Score
+    gold: np.ndarray
+    statistics: np.ndarray
     documents: np.ndarray | None
     order: str | None = None
 
     @classmethod
-    def of(cls, counts: Counts, kind: str | None = None, order: str | None = None) -> SplitCounts:
+    def of(cls, counts: Counts, score: Score, order: str | None = None) -> SplitStatistics:
         documents = np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
-        return cls(by_sentence(counts, kind), documents, order)
+        return cls(score, by_sentence(counts)[:, 0], score.statistics(counts), documents, order)
 
     @property
     def units(self) -> Units:
-        return Units.of(self.counts, self.documents, self.order)
+        return Units.of(self.gold, self.documents, self.order)
 
     def influence(self, units: Units) -> np.ndarray:
         """Returns how much each unit moves the score: (U,)."""
-        return influence(self.counts, units.unit_of) * units.factor**0.5
+        return influence(self.score.value, self.statistics, units.unit_of) * units.factor**0.5
 
 
-Load = Callable[[Path, str | None], dict[str, SplitCounts] | None]
+Load = Callable[[Path], dict[str, Counts] | None]
 
 
-def run_counts(file: Path, kind: str | None = None) -> dict[str, SplitCounts] | None:
-    """Reads the counts of dev and test that belong to a record's file; None if there are no valid ones.
-
-    kind: of one type or tag; None: of all.
-    """
+def run_counts(file: Path) -> dict[str, Counts] | None:
+    """Reads the counts of dev and test that belong to a record's file; None if there are no valid ones."""
     try:
-        counts = load_counts(file)[0]
+        return load_counts(file)[0]
     except UserError:
         return None
-    return {split: SplitCounts.of(counts[split], kind) for split in SPLITS}
 
 
 def order_in(record: RunRecord, split: str, stated: str | None = None) -> str | None:
@@ -91,24 +91,26 @@ def samples_of(
 
     load: `run_counts`, with or without a cache. kind: scores are the F1 of it; None: the headline. order: as the last
     sweep stated it. Units are documents if all rows have the same ones, else what `Units` puts in their place. Rows
-    that were scored on different texts have separate units. Without the counts of every run there are none.
+    that were scored on different texts have separate units. Without the counts of every run, or an influence, there
+    are none.
     """
     scores = [[_score(getattr(record.scores, split), kind) for record in records.values()] for records in rows]
+
+    def statistics_of(record: RunRecord, counts: Counts) -> SplitStatistics:
+        score, counts = (record.task.headline, counts) if kind is None else (F1, of_kind(counts, kind))
+        return SplitStatistics.of(counts, score, order_in(record, split, order))
+
     known = [
-        [
-            replace(one[split], order=order_in(record, split, order))
-            for file, record in records.items()
-            if (one := load(file, kind)) is not None
-        ]
+        [statistics_of(record, counts[split]) for file, record in records.items() if (counts := load(file)) is not None]
         for records in rows
     ]
     is_whole = all(
-        len(one) == len(row) and len({run.counts.shape for run in one}) == 1
+        len(one) == len(row) and len({len(run.gold) for run in one}) == 1 and one[0].score.has_influence
         for one, row in zip(known, rows, strict=True)
     )
     if not is_whole:
         return [*map(Sample, scores)], OVER_SEEDS
-    texts = [row[0].counts[:, 0].tobytes() for row in known]  # identified by their gold items
+    texts = [row[0].gold.tobytes() for row in known]  # identified by their gold items
     marks: dict[bytes, set[bytes | None]] = defaultdict(set)  # of documents, by text; of several, none is used
     orders: dict[bytes, str | None] = {}
     for row, text in zip(known, texts, strict=True):

@@ -56,7 +56,7 @@ COMMITS = "LAYER_PROBE_COMMITS"  # what names on the Hub mean to all processes o
 def scores_line(record: RunRecord, dev_only: bool = False) -> str:
     """Writes a run's scores in one line."""
     scores = {"dev": record.scores.dev} | ({} if dev_only else {"test": record.scores.test})
-    parts = [f"{split} {record.task.score} {percent(its.headline)}" for split, its in scores.items()]
+    parts = [f"{split} {record.task.headline.name} {percent(its.headline)}" for split, its in scores.items()]
     parts += [f"best epoch {record.best_epoch} of {len(record.curve)}"] if record.curve else []
     parts += [ENDINGS[record.outcome]] if record.outcome in ENDINGS else []
     return " · ".join(parts)

@@ -1,11 +1,12 @@
 """Scores predictions by all common definitions: counts per sentence first, then scores from their sums.
 
-The headline score is span F1 as conlleval counts it (seqeval's default mode). The counts are saved with each record.
-With them, scores can be checked and two systems compared sentence by sentence, without the text.
+The counts are saved with each record. With them, scores can be checked and two systems compared sentence by sentence,
+without the text. Which of the scores tables show is said by the task's `Score`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -56,7 +57,7 @@ class Scores:
 
     span: micro, as conlleval counts. strict: the same, but only well-formed IOB2 is a span. word: over words in spans,
     without the difference of B- and I-.
-    macro_f1: over the tags, if they are not spans.
+    macro_f1: over the tags, if they are not spans. headline: the task's `Score`, which tables show.
     """
 
     accuracy: Share | None
@@ -67,14 +68,11 @@ class Scores:
     word: SpanScore | None = None
     ill_formed: Count | None = None
     macro_f1: Share | None = None
+    headline: Share = math.nan
 
-    @property
-    def headline(self) -> float:
-        """Returns the score that tables show: span F1, or accuracy if tags are not spans."""
-        if self.span is not None:
-            return self.span.f1
-        assert self.accuracy is not None
-        return self.accuracy
+    def __post_init__(self) -> None:
+        if math.isnan(self.headline):  # of a record that did not have it, when it was one of these two
+            object.__setattr__(self, "headline", self.span.f1 if self.span else self.accuracy)
 
 
 def count_items(gold: Tags, predicted: Tags, items: Callable[[Sequence[str]], list[Item]]) -> Counts:
@@ -124,20 +122,16 @@ def scores_of(counts: Counts) -> Scores:
     )
 
 
-def by_sentence(counts: Counts, kind: str | None = None) -> np.ndarray:
-    """Returns (sentences, 3): the number of gold, predicted and correct items of one type; None: of all."""
-    sides = [
-        sum(
-            (
-                np.asarray(column)
-                for name, column in counts.items()
-                if name.startswith(f"{side}:") and kind in (None, name.removeprefix(f"{side}:"))
-            ),
-            start=np.zeros(len(counts["words"]), dtype=int),
-        )
-        for side in SIDES
-    ]
-    return np.stack(sides, 1)
+def of_kind(counts: Counts, kind: str) -> Counts:
+    """Returns the counts of one type or tag alone."""
+    return {name: column for name, column in counts.items() if name.partition(":")[2] in ("", kind)}
+
+
+def by_sentence(counts: Counts) -> np.ndarray:
+    """Returns (sentences, 3): the number of gold, predicted and correct items of all kinds."""
+    none = [np.zeros(len(counts["words"]), dtype=int)]
+    columns = [[np.asarray(counts[name]) for name in counts if name.startswith(f"{side}:")] for side in SIDES]
+    return np.stack([np.sum(none + side, axis=0) for side in columns], 1)
 
 
 def f1_of(counts: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Computes means and intervals over seeds, and the units of a text with their influence on F1.
+"""Computes means and intervals over seeds, and finds the units that a text is a sample of.
 
 `scoring.compare` compares rows.
 """
@@ -9,11 +9,8 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-
-from probe.scoring.metrics import f1_of
 
 CONFIDENCE = 0.95  # of every interval and critical value
 BLOCKS = 18  # of a text without marked documents: each holds several, which vary together
@@ -67,54 +64,55 @@ def interval(values: Sequence[float]) -> list[float]:
 class Units:
     """Describes what a text is a sample of.
 
-    unit_of: (sentences,), the number of each sentence's unit. name: what units are called. effective: how many equally
-    long units would carry as much of the text. items: how many gold items it has. are_blocks: whether documents of
-    unknown bounds lie in them. factor: of the variance over units. condition: what a label rests on; empty: nothing.
+    gold: (sentences,), the number of gold items of each sentence. unit_of: (sentences,), the number of its unit. name:
+    what units are called. are_blocks: whether documents of unknown bounds lie in them. factor: of the variance over
+    units. condition: what a label rests on; empty: nothing.
     """
 
+    gold: np.ndarray
     unit_of: np.ndarray
     name: str
-    effective: float
-    items: int
     are_blocks: bool = False
     factor: float = 1.0
     condition: str = ""
 
     @classmethod
-    def of(cls, counts: np.ndarray, documents: Sequence[int] | np.ndarray | None, order: str | None) -> Units:
-        """Finds the units of a text. counts: (sentences, 3), the number of gold, predicted and correct spans.
+    def of(cls, gold: np.ndarray, documents: Sequence[int] | np.ndarray | None, order: str | None) -> Units:
+        """Finds the units of a text.
 
         Sentences of a document vary together, so a text is a sample of documents. Where they are unknown and the text
         is in their order, blocks of neighbouring sentences take their place. Sentences in no known order are units
         themselves. order: DOCUMENT, INDEPENDENT, or None if it is not known.
         """
-        kind: dict[str, Any] = {}
+        sentences = np.arange(len(gold))
         if documents is not None:
-            unit_of, name = np.unique(np.asarray(documents), return_inverse=True)[1], "documents"
-        elif order == DOCUMENT:
-            size = max(SHORTEST_BLOCK, -(-len(counts) // BLOCKS))
-            unit_of, name, kind = np.arange(len(counts)) // size, f"blocks of {size} sentences", {"are_blocks": True}
-        elif order == INDEPENDENT:
-            unit_of, name = np.arange(len(counts)), "independent sentences"
-        else:
-            unit_of, name = np.arange(len(counts)), "sentences in no known order"
-            kind = {"factor": DESIGN_EFFECT, "condition": IF_INDEPENDENT}
-        return cls(unit_of, name, effective_number(counts, unit_of), int(counts[:, 0].sum()), **kind)
+            return cls(gold, np.unique(np.asarray(documents), return_inverse=True)[1], "documents")
+        if order == DOCUMENT:
+            size = max(SHORTEST_BLOCK, -(-len(gold) // BLOCKS))
+            return cls(gold, sentences // size, f"blocks of {size} sentences", are_blocks=True)
+        if order == INDEPENDENT:
+            return cls(gold, sentences, "independent sentences")
+        return cls(gold, sentences, "sentences in no known order", factor=DESIGN_EFFECT, condition=IF_INDEPENDENT)
+
+    @property
+    def items(self) -> int:
+        """Returns the number of gold items."""
+        return int(self.gold.sum())
+
+    @property
+    def effective(self) -> float:
+        """Returns how many equally long units would carry as much of the text: 1 / sum(share^2) (Kish 1965).
+
+        A unit's share is that of its gold items.
+        """
+        sizes = np.bincount(self.unit_of, self.gold.astype(float))
+        return float(sizes.sum() ** 2 / max(1.0, (sizes**2).sum()))
 
     @property
     def title(self) -> str:
         """Returns how many units there are, and what they are called."""
         number = int(self.unit_of.max()) + 1
         return f"{number:,} {self.name}" if number > 1 else "1 " + re.sub(r"s\b", "", self.name, count=1)
-
-
-def effective_number(counts: np.ndarray, units: np.ndarray) -> float:
-    """Returns how many equally long units would carry as much of a text: 1 / sum(share^2) (Kish 1965).
-
-    counts: (sentences, 3), the number of gold, predicted and correct spans. A unit's share is that of its gold spans.
-    """
-    sizes = np.bincount(units, np.asarray(counts, dtype=float)[:, 0])
-    return float(sizes.sum() ** 2 / max(1.0, (sizes**2).sum()))
 
 
 def with_neighbours(influences: Sequence[np.ndarray], effective: float) -> tuple[list[np.ndarray], float]:
@@ -139,24 +137,7 @@ def with_neighbours(influences: Sequence[np.ndarray], effective: float) -> tuple
         if r + error * (effective < FEW_UNITS) <= MOST_IN_COMMON:
             return [one * (1 + 3 * max(0.0, r + error / 2)) ** 0.5 for one in influences], effective
         pairs = np.arange(0, blocks, 2)
-        larger = (1 - 1 / blocks) / (1 - 1 / len(pairs))  # of the share that `influence` allows for
+        larger = (1 - 1 / blocks) / (1 - 1 / len(pairs))  # of the share that leaving one out allows for
         influences = [np.add.reduceat(one, pairs, axis=1) * larger for one in influences]
         effective /= 2
     return influences, 0.0
-
-
-def influence(counts: np.ndarray, units: np.ndarray | None = None) -> np.ndarray:
-    """Returns how much micro F1 moves where a unit of the text is left out, to first order (delta method): (U,).
-
-    counts: (sentences, 3), the number of gold, predicted and correct spans. units: the number of each sentence's unit;
-    None: sentences are the units. Over texts of this kind and length, F1 has about the variance
-    sum(influence^2) * (U - 1) / U, and the difference of two systems on one text that of the difference of their
-    influences. The F1 of the whole text includes the unit, so the difference between the two understates the effect of
-    a long unit. Dividing by 1 - share gives the effect of leaving it out (jackknife; CR3 of Bell & McCaffrey 2002).
-    """
-    gold, predicted, correct = np.asarray(counts, dtype=float).T
-    sizes, total = gold + predicted, max(1.0, float(np.sum(gold + predicted)))
-    moves = (2 * correct - float(f1_of(counts.sum(0))) * sizes) / total
-    if units is not None:
-        moves, sizes = np.bincount(units, moves), np.bincount(units, sizes)
-    return np.asarray(moves / np.maximum(1 - sizes / total, 1e-9))

@@ -45,7 +45,7 @@ def ranked_choices(screens: Screens) -> list[dict[str, Any]]:
 
 def score_of(screens: Screens) -> str:
     """Gives the name of the score that the screens are ranked by."""
-    return TASKS[next(iter(screens.values())).identity.task].score
+    return TASKS[next(iter(screens.values())).identity.task].headline.name
 
 
 def screen_table(screens: Screens) -> TextTable:
@@ -111,7 +111,7 @@ def caption(screens: Screens) -> str:
     return (
         f"{setting.data}, {' and '.join(screens)}, {setting.features['context']} context, "
         f"{setting.features['subword']} piece. A screen: nothing is trained. A linear readout of "
-        f"{window}, fitted to {pluralize(units['train'], task.unit)} of train; {task.title} on "
+        f"{window}, fitted to {pluralize(units['train'], task.unit)} of train; {task.headline.title} on "
         f"{pluralize(units['dev'], task.unit)} of dev in percent, mean ± standard error over {screen['samples']} "
         "samples."
     )

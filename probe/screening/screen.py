@@ -21,7 +21,6 @@ from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.probes.candidates import Candidate, concatenations, fixed
 from probe.probes.training import labels_of
-from probe.scoring.metrics import f1_of
 from probe.screening.gold import Gold
 from probe.screening.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
 from probe.screening.ranking import rank
@@ -87,7 +86,7 @@ class Screening:
         known, _ = labels_of(corpus.splits["train"].tags)
         one_hot = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known))
         self.labels = one_hot.float().to(to.mean.device)
-        self.gold = Gold(dev, known, cfg.samples, corpus.task)
+        self.gold, self.score = Gold(dev, known, cfg.samples, corpus.task), corpus.task.headline
         self.ridge_alphas: dict[int, float] = {}
         self.beam_sizes: list[int] = []
         self.ranked: list[Candidate] = []
@@ -188,8 +187,9 @@ class Screening:
         outside = self.dev.beyond(self.cfg.window).to(self.dev_layers.device)
         for key, found in zip(solved, scores([*solved.values()], self.dev_layers, outside), strict=True):
             error = float(squared_error(found, self.dev.labels)[kept].mean())
-            counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
-            self.scores.setdefault(key, []).append((float(f1_of(counts)), error))
+            statistics = self.score.statistics(self.gold.counts(found.argmax(1).cpu().numpy()))
+            score = float(self.score.value(np.delete(statistics, part, axis=0).sum(0)))
+            self.scores.setdefault(key, []).append((score, error))
             bar.update()
 
 

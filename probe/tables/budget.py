@@ -96,7 +96,7 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
         edge = (min if at_most else max)(ranked, key=cost)
         return f"No row is within {name}={limit:g}: {edge.title} comes nearest with {cost(edge):,.4g} {unit}."
     own, others = (f"{cost(row):,.4g} {unit}" for row in (use, best))
-    head = f"Within {name}={limit:g} use {use.title}: {own}, dev {use.task.score} {percent(use.dev_mean)}."
+    head = f"Within {name}={limit:g} use {use.title}: {own}, dev {use.task.headline.name} {percent(use.dev_mean)}."
     if name in MEASURED:
         head += (
             f" This is of the encoder without the probe, measured on {speeds[use.encoder, use.num_blocks].measured}."

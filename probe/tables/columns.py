@@ -194,7 +194,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
 def header(name: str, rows: Sequence[Row]) -> str:
     """Gives a column's header; where tags are no spans the headline is accuracy."""
     header = COLUMNS[name].header
-    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "rates") else header
+    return header.replace("F1", rows[0].task.headline.name) if name in ("dev", "test", "rates") else header
 
 
 def values_of(rows: Sequence[Row], names: Sequence[str] = ()) -> list[dict[str, Any]]:

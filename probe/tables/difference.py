@@ -137,7 +137,7 @@ def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: L
     order = a.setting.order if a.setting.order == b.setting.order else None
     samples, cover = samples_of([a.records, b.records], split, load, kind, order)
     one, other = (sum(sample.scores) / len(sample.scores) for sample in samples)
-    score, seeds = f"{split} {kind or a.task.score}", f"{a.n} / {b.n}"
+    score, seeds = f"{split} {kind or a.task.headline.name}", f"{a.n} / {b.n}"
     if max(a.n, b.n) < 2:
         return Difference(name, score, seeds, one, other, one - other)
     compared = Comparison(samples)

@@ -55,13 +55,14 @@ def caption(rows: Sequence[Row]) -> str:
     """Says what the rows of one table have in common, and what their numbers are."""
     floor = most_frequent(rows)
     always = "" if floor is None else f" Always dev's most frequent label: {percent(floor)}."
-    return f"{heading(rows)}. {main_row(rows).task.title} in percent, mean ± standard deviation over n seeds.{always}"
+    title = main_row(rows).task.headline.title
+    return f"{heading(rows)}. {title} in percent, mean ± standard deviation over n seeds.{always}"
 
 
 def most_frequent(rows: Sequence[Row]) -> float | None:
     """Returns the accuracy of giving every word or sentence of dev its most frequent label; None for spans."""
     row = next((row for row in rows if row.n), None)
-    if row is None or row.task.score != "accuracy":
+    if row is None or row.task.headline.name != "accuracy":
         return None
     gold = [score.gold for score in row.record.scores.dev.per_type.values()]
     return max(gold) / sum(gold) if any(gold) else None

@@ -74,7 +74,7 @@ def sentence(rows: Sequence[Row]) -> str:
     dropped = sum(row.label == ELIMINATED for row in rows)
     others = f"not among them: {pluralize(dropped, 'row')} that a race dropped; " * bool(dropped)
     least, most = min(row.n for row in ranked), max(row.n for row in ranked)
-    seeds, score = f"{least}{f' to {most}' if most > least else ''} seeds each", use.task.score
+    seeds, score = f"{least}{f' to {most}' if most > least else ''} seeds each", use.task.headline.name
     sizes = ", ".join(f"{split} {getattr(record.data.splits, split).sentences:,}" for split in ("train", "dev", "test"))
     epochs = max(len(run.curve) for row in ranked for run in row.records.values())
     scales = {str(row.identity.layers.normalize) for row in ranked}
@@ -127,7 +127,7 @@ def _ahead(rows: Sequence[Row], best: Row) -> Iterator[str]:
         row = max(ahead, key=lambda row: row.dev_mean)
         ended = row.unconverged[0]
         yield (
-            f"{row.title} has a higher dev {row.task.score}, {percent(row.dev_mean)}, but is not ranked: "
+            f"{row.title} has a higher dev {row.task.headline.name}, {percent(row.dev_mean)}, but is not ranked: "
             f"{ended.label} {remedy_of(ended)}"
         )
 
@@ -144,7 +144,7 @@ def _unseen(ranked: Sequence[Row], best: Row) -> Iterator[str]:
 
 
 def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -> Iterator[str]:
-    score = best.task.score
+    score = best.task.headline.name
     margin = _points(best)
     sure = f"95 % confidence, over seeds{' and text' if best.over_text else ', on this dev text'}"
     lies = f"lies at most {percent(abs(_behind(use)))} points behind the truly best row ({sure})"

@@ -15,7 +15,8 @@ from probe.config import UserError, closest, default_margin
 from probe.data.split import lines_of
 from probe.format import pluralize
 from probe.scoring.compare import Comparison, Sample
-from probe.scoring.significance import ON_THIS_TEXT, effective_number, influence
+from probe.scoring.score import influence
+from probe.scoring.significance import ON_THIS_TEXT, Units
 from probe.system.files import write_atomically
 from probe.tables.figures import DEV, INK, Picture
 from probe.tables.formats import TextTable
@@ -162,12 +163,16 @@ def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[
     if "document" not in table:
         return None, math.inf, "seeds alone, on this text: no column document says which units vary together"
     clusters = np.unique(units.document, return_inverse=True)[1]
-    effective = effective_number(np.ones((len(units), 1)), clusters)
+    effective = Units(np.ones(len(units)), clusters, "documents").effective
     if effective < 2:
         return None, math.inf, "seeds alone, on this text: one document, or nearly so, says nothing of others"
-    ones = np.ones(len(units))  # a mean is the F1 of units with one gold and one predicted item each
-    moves = [np.stack([influence(np.stack([ones, ones, run], 1), clusters) for run in own]) for own in scores]
+    moves = [np.stack([_influence_on_mean(run, clusters) for run in own]) for own in scores]
     return moves, effective, f"{clusters.max() + 1:,} documents"
+
+
+def _influence_on_mean(values: np.ndarray, unit_of: np.ndarray) -> np.ndarray:
+    sums = np.stack([values, np.ones(len(values))], 1)
+    return influence(lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1), sums, unit_of)
 
 
 def render_scores(file: Path, margin: float | None, form: str, figure: Path | None = None) -> str:

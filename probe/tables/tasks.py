@@ -42,7 +42,7 @@ def compare_tasks(tables: Sequence[Sequence[Row]]) -> tuple[list[str], list[list
         first, floor, means = table[0], most_frequent(table), {row.name: percent(row.dev_mean) for row in table}
         best = next((row.name for row in table if row.label == BEST), "not compared")
         close = [row.name for row in table if row.label != BEST and row.behind and row.behind[1] >= 0]
-        of_task = [first.setting.data, first.task.score, "" if floor is None else percent(floor)]
+        of_task = [first.setting.data, first.task.headline.name, "" if floor is None else percent(floor)]
         lines.append([*of_task, *(means.get(name, "") for name in names), best, ", ".join(close)])
     caption = (
         f"Tasks by layer, {short_name(tables[0][0].setting.encoder)}. Dev scores in percent, means over seeds. "

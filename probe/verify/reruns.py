@@ -45,7 +45,7 @@ def _outcome(record: RunRecord) -> dict[str, Any]:
         "dev": record.scores.dev.headline,
         "test": record.scores.test.headline,
         "losses": [epoch.loss for epoch in record.curve],
-        "dev by epoch": [epoch.dev for epoch in record.curve],
+        "dev by epoch": [round(epoch.dev, 9) for epoch in record.curve],
         "best_epoch": record.best_epoch,
         "mix": to_jsonable(record.mix),
         "counts": record.sha256.counts,

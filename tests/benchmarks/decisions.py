@@ -41,11 +41,12 @@ import numpy as np
 
 from probe.conditions import MAIN
 from probe.race.rule import NEVER_LEARNED, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
-from probe.runs.samples import SplitCounts, run_counts, samples_of, samples_over
+from probe.runs.samples import SplitStatistics, run_counts, samples_of, samples_over
 from probe.scoring import compare
 from probe.scoring.compare import Comparison, Sample
-from probe.scoring.metrics import f1_of
-from probe.scoring.significance import DOCUMENT, influence
+from probe.scoring.metrics import by_sentence, f1_of
+from probe.scoring.score import F1, influence
+from probe.scoring.significance import DOCUMENT
 from probe.tables.labels import WITHIN, WORSE, cheapest_within, label_of
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
@@ -114,7 +115,12 @@ class Truth:
         for pool in self.pool:
             counts = pool[draw.integers(len(pool), size=seeds)][:, documents]  # (seeds, documents, 3)
             gold, predicted, correct = counts.sum(1).T
-            samples.append(Sample(list(2 * correct / (gold + predicted)), np.stack([influence(run) for run in counts])))
+            samples.append(
+                Sample(
+                    list(2 * correct / (gold + predicted)),
+                    np.stack([influence(f1_of, run, np.arange(len(run))) for run in counts]),
+                )
+            )
         return samples
 
 
@@ -151,7 +157,7 @@ def sampled(counts: np.ndarray, documents: np.ndarray | None, order: str | None)
 
     counts: (rows, seeds, sentences, 3).
     """
-    rows = [[SplitCounts(run, documents, order) for run in row] for row in counts]
+    rows = [[SplitStatistics(F1, run[:, 0], run, documents, order) for run in row] for row in counts]
     units = rows[0][0].units
     moves = [np.stack([run.influence(units) for run in row]) for row in rows]
     samples, cover = samples_over(f1_of(counts.sum(2)).tolist(), moves, [units])
@@ -181,8 +187,8 @@ class LittleText:
         """The counts of the rows with the highest means, (rows, runs, sentences, 3), and each document's sentences."""
         best = sorted(compared_rows(self.folder)[1], key=lambda row: -row.dev_mean)[: self.rows]
         runs = [[run_counts(file) or {} for file in row.records] for row in best]
-        documents = np.asarray(runs[0][0]["dev"].documents)
-        counts = np.array([[run["dev"].counts for run in row] for row in runs], dtype=float)
+        documents = np.asarray(runs[0][0]["dev"]["documents"])
+        counts = np.array([[by_sentence(run["dev"]) for run in row] for row in runs], dtype=float)
         return counts, [np.flatnonzero(documents == number) for number in np.unique(documents)]
 
     def draw(self, draw: np.random.Generator, sentences: int, behind: float) -> tuple[np.ndarray, np.ndarray]:
@@ -427,11 +433,9 @@ def pool_of(row: Row) -> np.ndarray:
     for file in row.records:
         counted = run_counts(file)
         assert counted is not None
-        split = counted["dev"]
-        assert split.documents is not None
-        place = np.unique(split.documents, return_inverse=True)[1]
+        place = np.unique(counted["dev"]["documents"], return_inverse=True)[1]
         by_document = np.zeros((int(place.max()) + 1, 3))
-        np.add.at(by_document, place, split.counts)
+        np.add.at(by_document, place, by_sentence(counted["dev"]))
         runs.append(by_document)
     return np.stack(runs)
 

@@ -9,7 +9,6 @@ import scipy.stats
 from probe.scoring.significance import (
     Cell,
     Units,
-    effective_number,
     interval,
     summary,
     with_neighbours,
@@ -31,16 +30,16 @@ def test_the_interval_of_values_that_are_all_one_is_that_value():
 
 def test_units_are_documents_or_blocks_of_neighbours_or_sentences():
     documents, counts = np.array([7, 7, 3, 3, 3, 9]), np.ones((6, 3))
-    marked = Units.of(counts, documents, None)
+    marked = Units.of(counts[:, 0], documents, None)
     assert (list(marked.unit_of), marked.condition, marked.items) == ([1, 1, 0, 0, 0, 2], "", 6)
-    assert marked.effective == effective_number(counts, marked.unit_of) == pytest.approx(36 / (4 + 9 + 1))
+    assert marked.effective == pytest.approx(36 / (4 + 9 + 1))
     for sentences, size in ((100, 30), (3250, 181)):
-        blocks = Units.of(np.ones((sentences, 3)), None, "document")
+        blocks = Units.of(np.ones(sentences), None, "document")
         assert str(size) in blocks.name
         assert max(np.bincount(blocks.unit_of)) == size
         assert list(blocks.unit_of) == sorted(blocks.unit_of)
         assert (blocks.are_blocks, blocks.condition) == (True, "")
-    stated, unknown = (Units.of(counts, None, order) for order in ("independent", None))
+    stated, unknown = (Units.of(counts[:, 0], None, order) for order in ("independent", None))
     assert list(stated.unit_of) == list(unknown.unit_of) == [*range(6)]
     assert (stated.factor, stated.condition) == (1, "")
     assert unknown.factor > 1

@@ -22,7 +22,7 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tasks import SPANS, TAGS
 from probe.probes.candidates import Candidate, concatenations, fixed, readout_of
-from probe.scoring.metrics import f1_of
+from probe.scoring.score import ACCURACY, F1
 from probe.screening.gold import Gold
 from probe.screening.moments import Text, moments, reduced, reduction
 from probe.screening.ranking import _behind, critical, jackknife, rank, selection_bias
@@ -170,19 +170,21 @@ def test_spans_are_counted_as_seqeval_counts_them_ill_formed_or_not():
             tags=gold, part=np.repeat(part, lengths), position=np.concatenate([np.arange(n) for n in lengths])
         )
         counted = Gold(given, known, 3, SPANS).counts(np.array([known.index(t) for tags in guess for t in tags]))
-        assert float(f1_of(counted.sum(0))) == pytest.approx(float(f1_score(gold, guess, zero_division=0)))
+        assert F1.of(counted) == pytest.approx(float(f1_score(gold, guess, zero_division=0)))
         for k in set(part.tolist()):
             ours, theirs = (
                 [g for g, p in zip(gold, part, strict=True) if p == k],
                 [g for g, p in zip(guess, part, strict=True) if p == k],
             )
-            assert float(f1_of(counted[k])) == pytest.approx(float(f1_score(ours, theirs, zero_division=0)))
+            assert F1.of({name: [column[k]] for name, column in counted.items()}) == pytest.approx(
+                float(f1_score(ours, theirs, zero_division=0))
+            )
 
 
 def test_of_tags_that_are_no_spans_accuracy_is_counted():
     given: Any = SimpleNamespace(tags=[["N", "V"], ["N"]], part=np.array([0, 0, 1]), position=np.array([0, 1, 0]))
     counted = Gold(given, ["N", "V"], 2, TAGS).counts(np.array([0, 0, 0]))
-    assert f1_of(counted).tolist() == [0.5, 1.0]
+    assert ACCURACY.value(ACCURACY.statistics(counted)).tolist() == [0.5, 1.0]
 
 
 def test_every_layer_preset_and_concatenation_is_a_candidate_once():

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from probe.data.split import Split
 from probe.data.tasks.tags import TAGS
+from probe.scoring.score import ACCURACY
 from probe.scoring.tags import Tags
 
 
@@ -47,7 +48,7 @@ class NaiveBayes:
 SENTENCE = replace(
     TAGS,
     name="sentence",
-    title="Accuracy over sentences",
+    headline=replace(ACCURACY, title="Accuracy over sentences"),
     kinds="labels",
     unit="sentence",
     units=lambda words: [" ".join(words)],

@@ -20,6 +20,7 @@ from probe.scoring.metrics import (
     scores_of,
     span_score,
 )
+from probe.scoring.score import F1
 from probe.scoring.tags import (
     NO_TYPE,
     Tags,
@@ -145,7 +146,7 @@ def _strict_spans(tags: Tags) -> list[set[Item]]:
 
 
 def scores(counts: Counts) -> Scores:
-    """Adds span F1, the headline, to the scores that all tasks have, and the scores of strict spans and of words."""
+    """Adds span F1 to the scores that all tasks have, and the scores of strict spans and of words."""
     total = {name: sum(column) for name, column in counts.items()}
     found = scores_of(counts)
     return replace(
@@ -159,8 +160,7 @@ def scores(counts: Counts) -> Scores:
 
 SPANS = Task(
     name="spans",
-    score="F1",
-    title="Span F1 (conlleval)",
+    headline=F1,
     kinds="types",
     unit="word",
     units=lambda words: words,
@@ -170,7 +170,7 @@ SPANS = Task(
     sizes=sizes,
     control=control,
     baseline=baseline,
-    headline=span_f1,
     counts=counts,
-    scores=scores,
+    parts=scores,
+    reference=span_f1,
 )

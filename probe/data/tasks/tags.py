@@ -10,6 +10,7 @@ from itertools import chain
 from probe.data.split import Split
 from probe.data.task import Draw, Task
 from probe.scoring.metrics import Counts, Item, Scores, count_items, scores_of, share
+from probe.scoring.score import ACCURACY
 from probe.scoring.tags import Tags
 
 
@@ -78,8 +79,7 @@ def control(words: Sequence[str], tags: Sequence[str], draw: Draw) -> list[str]:
 
 TAGS = Task(
     name="tags",
-    score="accuracy",
-    title="Accuracy",
+    headline=ACCURACY,
     kinds="tags",
     unit="word",
     units=lambda words: words,
@@ -89,7 +89,7 @@ TAGS = Task(
     sizes=lambda tags: {"tags": len(set(chain.from_iterable(tags)))},
     control=control,
     baseline=MajorityTag,
-    headline=accuracy,
     counts=lambda gold, predicted: count_items(gold, predicted, items),
-    scores=scores,
+    parts=scores,
+    reference=accuracy,
 )
