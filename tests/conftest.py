@@ -25,7 +25,7 @@ from probe.tables.figures import Picture
 SMOKE = [
     "test_architecture.py",
     "test_committed_keys.py",
-    "data/test_tags.py",
+    "scoring/test_tags.py",
     "encoders/test_encoder.py",
     "vectors/test_windows.py",
     "vectors/test_extraction.py",
