@@ -262,8 +262,8 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     from probe.inspect.encoded_text import TextEncoder
     from probe.probes.combine import combine_stored
 
-    given = [texts] if isinstance(texts, str) else texts
-    if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
+    texts_read = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts_read, list | tuple) or not all(isinstance(text, str) for text in texts_read):
         raise UserError(f"word_vectors takes a text or a list of texts, not {reprlib.repr(texts)}.")
     cfg = config_of(list(settings))
     groups = {re.split(r"[=.]", setting.lstrip("+"))[0] for setting in settings}
@@ -272,7 +272,7 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     normalization = features(*settings).train.vectors.normalization if scale else None
     reader = TextEncoder(replace(cfg, layers=replace(cfg.layers, normalize=None)))
     chosen, read = reader.selection, []
-    for number, text in enumerate(given, 1):
+    for number, text in enumerate(texts_read, 1):
         words, vectors = (reading := reader.read(text, number)).words, reading.vectors
         if "layers" in groups:
             vectors = combine_stored(vectors[:, list(chosen.indices)].unbind(1), chosen, normalization)

@@ -108,7 +108,7 @@ def _total(found: list[Entry]) -> str:
 
 def entries(cache_dir: Path) -> list[Entry]:
     """Returns every store under a folder, the last used first. A link, and a folder with anything else, is none."""
-    found = []
+    stores = []
     for directory in sorted(cache_dir.iterdir()) if cache_dir.is_dir() else []:
         if directory.is_symlink() or not directory.is_dir() or not re.fullmatch("[0-9a-f]{64}", directory.name):
             continue
@@ -117,8 +117,8 @@ def entries(cache_dir: Path) -> list[Entry]:
             continue
         files = [file.lstat() for file in inside]
         used = max((status.st_mtime for status in files), default=directory.stat().st_mtime)
-        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used))
-    return sorted(found, key=lambda entry: -entry.used)
+        stores.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used))
+    return sorted(stores, key=lambda entry: -entry.used)
 
 
 def prunable(cache_dir: Path, older_than_days: float | None, keys: list[str]) -> list[Entry]:

@@ -147,11 +147,11 @@ def other_results(folder: Path) -> str:
     """Says which results folders there are for one that is none: below it, or beside it the one of a similar name."""
     for home in (folder, folder.parent):
         files = (file for name in ("records", SWEEP, "screen.json") for file in home.glob(f"*/{name}"))
-        there = sorted({file.parent.name for file in files if file.parent != folder})
-        if home != folder and (close := closest(folder.name, there)):
+        names = sorted({file.parent.name for file in files if file.parent != folder})
+        if home != folder and (close := closest(folder.name, names)):
             return f"Did you mean {shlex.quote(str(home / close))}?"
-        if there:
-            return f"There are in {home}: {first_few(there, 10)}."
+        if names:
+            return f"There are in {home}: {first_few(names, 10)}."
     return "`probe +sweep=quickstart` makes results/quickstart."
 
 

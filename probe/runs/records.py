@@ -1,4 +1,4 @@
-"""Defines one JSON record a run: what was run, on what, with what, and what came out. Present means finished.
+"""Defines one JSON record per run: what was run, on what, with what, and what came out. Present means finished.
 
     records/<row>-seed<seed>-<key>.json         the record
     counts/<...>.json.xz                        counts for each sentence of dev and test: the scores, without the text

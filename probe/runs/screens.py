@@ -99,11 +99,11 @@ def load_screens(folder: Path) -> dict[str, ScreenRecord]:
             raise bad(f"{min(left_out)} is missing")
         if record.identity.task not in TASKS:
             raise bad(f"identity.task: {record.identity.task!r} is none of {', '.join(TASKS)}")
-        for one in record.ranked:
-            if max(decoded(one.layers.indices, list[Count], bad), default=-1) not in range(record.num_layers + 1):
-                raise bad(f"{one.name} has layers that are not 0 to {record.num_layers}")
-            if len(one.f1) < 2 or len(one.error) != len(one.f1):
-                raise bad(f"{one.name} lacks scores")
+        for choice in record.ranked:
+            if max(decoded(choice.layers.indices, list[Count], bad), default=-1) not in range(record.num_layers + 1):
+                raise bad(f"{choice.name} has layers that are not 0 to {record.num_layers}")
+            if len(choice.f1) < 2 or len(choice.error) != len(choice.f1):
+                raise bad(f"{choice.name} lacks scores")
     if not all(record.ranked for record in records) or not by_encoder(records):
         raise bad("it ranks nothing, or two of its encoders have one name")
     return by_encoder(records)

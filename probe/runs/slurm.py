@@ -25,20 +25,22 @@ def without_launcher(overrides: Sequence[str]) -> tuple[list[str], dict[str, str
     if LAUNCHER not in overrides:
         return list(overrides), None
     others = [one for one in overrides if one != LAUNCHER and not one.startswith(SETTING)]
-    given = dict(one.removeprefix(SETTING).split("=", 1) for one in overrides if one.startswith(SETTING) and "=" in one)
-    return others, given
+    parameters = dict(
+        one.removeprefix(SETTING).split("=", 1) for one in overrides if one.startswith(SETTING) and "=" in one
+    )
+    return others, parameters
 
 
-def number_of(given: Mapping[str, str], name: str) -> int:
+def number_of(parameters: Mapping[str, str], name: str) -> int:
     """Returns a launcher's parameter that is a number, as given or as in DEFAULTS. Raises UserError for others."""
-    if not (value := given.get(name, DEFAULTS.get(name, "0"))).isdecimal():
+    if not (value := parameters.get(name, DEFAULTS.get(name, "0"))).isdecimal():
         raise UserError(f"{SETTING}{name}={value}: expected a number.")
     return int(value)
 
 
-def work_s(given: Mapping[str, str]) -> int:
+def work_s(parameters: Mapping[str, str]) -> int:
     """Returns the seconds that a worker surely has until it is told to stop. Raises UserError if there are none."""
-    minutes, delay = number_of(given, "timeout_min"), number_of(given, DELAY)
+    minutes, delay = number_of(parameters, "timeout_min"), number_of(parameters, DELAY)
     if (seconds := 60 * minutes - delay - EARLIER_S) <= 0:
         least = (delay + EARLIER_S) // 60 + 1
         raise UserError(
@@ -48,23 +50,27 @@ def work_s(given: Mapping[str, str]) -> int:
     return seconds
 
 
-def submit(arguments: Sequence[str], given: Mapping[str, str], results_dir: Path, is_trial: bool = False) -> str:
+def submit(arguments: Sequence[str], parameters: Mapping[str, str], results_dir: Path, is_trial: bool = False) -> str:
     """Submits `hydra.launcher.array` workers and returns the job's number.
 
-    given: submitit's parameters, such as timeout_min, mem_gb, cpus_per_task and slurm_partition. is_trial: submits
+    parameters: submitit's parameters, such as timeout_min, mem_gb, cpus_per_task and slurm_partition. is_trial: submits
     nothing. Raises UserError for other parameters, for a time that is too short, and without submitit or SLURM.
     """
     if importlib.util.find_spec("submitit") is None:
         raise UserError(f"{LAUNCHER} needs submitit: pip install 'layer-probe[slurm]'.")
     from submitit import AutoExecutor
 
-    workers = max(1, number_of(given, "array"))
-    work_s(given)
-    times = {name: number_of(given, name) for name in ("timeout_min", DELAY)}
+    workers = max(1, number_of(parameters, "array"))
+    work_s(parameters)
+    times = {name: number_of(parameters, name) for name in ("timeout_min", DELAY)}
     try:
         executor = AutoExecutor(results_dir / "logs" / "slurm", cluster="slurm")
         executor.update_parameters(
-            **{name: int(value) if value.isdecimal() else value for name, value in given.items() if name != "array"}
+            **{
+                name: int(value) if value.isdecimal() else value
+                for name, value in parameters.items()
+                if name != "array"
+            }
             | times
         )
         if is_trial:

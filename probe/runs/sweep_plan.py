@@ -20,7 +20,7 @@ SWEEP = "sweep.json"
 
 @dataclass(frozen=True)
 class Setting:
-    """What people want to know of the runs of one table, for its caption: names, and two groups of the config.
+    """Holds what the caption of a table says of its runs: names, and two groups of the config.
 
     order: of the text's sentences, as data.order states it. It may be stated when runs are done, by the same command.
     Which runs belong together is another question: their identities settle it, which hold content and not names.
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class RequestedRun:
-    """A run that a sweep asked for. width: values a word.
+    """Holds a run that a sweep asked for. width: values per word.
 
     asked: when a sweep first asked for it, in UTC; for a race, when that began. command: what was typed then.
     """
@@ -62,7 +62,7 @@ class Asked:
 
 
 def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
-    """What people call some runs, by their keys: with the encoder's name where there are several.
+    """Returns what people call some runs, by their keys: with the encoder's name where there are several.
 
     Runs of one name also get settings in which they differ, until no two have the same name.
     """

@@ -84,13 +84,13 @@ def how_to_save(record: RunRecord, file: Path) -> str:
     trains = typed[1:2] and (typed[1] in ("train", "-m", "--multirun") or "=" in typed[1])
     if not trains or Path(typed[0]).name != "probe":
         return f"Train it again with save_probe=true results_dir={folder}."
-    own = {"seed": str(record.seed), "save_probe": "true", "results_dir": str(folder)}
+    settings = {"seed": str(record.seed), "save_probe": "true", "results_dir": str(folder)}
     if name := record.config.layers.get("name"):
-        own["layers"] = name
+        settings["layers"] = name
     else:
-        own |= {
+        settings |= {
             "layers.indices": "[" + ",".join(map(str, record.layers.indices)) + "]",
             "layers.combine": record.layers.combine,
         }
-    others = [word for word in typed[1:] if word.split("=")[0] not in own]
-    return f"To save them: {shlex.join(['probe', *others, *(f'{name}={value}' for name, value in own.items())])}"
+    others = [word for word in typed[1:] if word.split("=")[0] not in settings]
+    return f"To save them: {shlex.join(['probe', *others, *(f'{name}={value}' for name, value in settings.items())])}"

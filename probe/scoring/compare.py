@@ -64,15 +64,15 @@ class Sample:
     item: float = 0.0
 
 
-def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
+def seed_variances(scores: np.ndarray, exists: np.ndarray) -> np.ndarray:
     """Estimates the variance of a single run of each row: the larger of its own and the pooled one.
 
-    scores: (..., K, S). there: (K, S), which of them exist. Returns (..., K). A row with one seed has the pooled
+    scores: (..., K, S). exists: (K, S), which of them exist. Returns (..., K). A row with one seed has the pooled
     variance.
     """
-    n = there.sum(-1)
-    means = (scores * there).sum(-1) / np.maximum(1, n)
-    squares = (((scores - means[..., None]) * there) ** 2).sum(-1)
+    n = exists.sum(-1)
+    means = (scores * exists).sum(-1) / np.maximum(1, n)
+    squares = (((scores - means[..., None]) * exists) ** 2).sum(-1)
     freedom = np.maximum(0, n - 1)
     pooled = squares.sum(-1, keepdims=True) / max(1, int(freedom.sum()))
     return np.maximum(pooled, squares / np.maximum(1, freedom))
@@ -110,13 +110,13 @@ class Comparison:
         for place, row in enumerate(rows):
             self._scores[place, : len(row.scores)] = row.scores
             looks[place, : len(row.scores)] = row.looks or 0
-        there = looks < np.inf
-        self._seen = [seen for look in np.unique(looks[there]) if (seen := looks <= look).sum(1).max() > 1]
+        exists = looks < np.inf
+        self._seen = [seen for look in np.unique(looks[exists]) if (seen := looks <= look).sum(1).max() > 1]
         influences = [row.influence for row in rows if row.influence is not None]
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
         self._influences = influences if self.over_text else []
         self._effective = min(row.effective for row in rows)
-        self.n, self.means, self.variances, self.text, self.seed_text = self._known(there)
+        self.n, self.means, self.variances, self.text, self.seed_text = self._known(exists)
         self._text_freedom = _freedom(influences, self.text, self._effective - 1) if self.over_text else MOST_FREEDOM
         self._least = LEAST_ITEMS * max(row.item for row in rows) * (1 - np.eye(len(rows)))
 
