@@ -21,7 +21,6 @@ from probe.data.layout import Layout
 from probe.data.order import FEWEST_SENTENCES, neighbours_in_common, order_of
 from probe.data.readers import is_saved, read_file
 from probe.data.repository import read_hub
-from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.task import Task
 from probe.data.tasks import SPANS, task_of
@@ -105,7 +104,7 @@ class Corpus:
             return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
 
         splits = {
-            name: replace(split, tags=Sentences.of(self.task.control(words, tags, draw) for words, tags in pairs))
+            name: replace(split, tags=[self.task.control(words, tags, draw) for words, tags in pairs])
             for name, split in self.splits.items()
             for pairs in [zip(split.words, split.tags, strict=True)]
         }

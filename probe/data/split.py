@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import re
+import sys
 import zlib
 from array import array
 from bisect import bisect
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.data.sentences import Packing, Sentences
 
 MAX_SENTENCE = 10_000  # words; with more, the empty lines between sentences are missing
 BYTE_ORDER_MARK = "\ufeff"  # a file may begin with it, and so may each part of files that were joined
@@ -51,13 +51,12 @@ class SplitCounts:
 class Split:
     """Holds one split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
 
-    tags[i] has a tag for each word, or one label if the task is one per sentence.
-
-    Readers give `Sentences`, which take little memory, as a text stays in memory throughout.
+    tags[i] has a tag for each word, or one label if the task is one per sentence. Readers intern the strings, since a
+    text stays in memory: each distinct word is stored once.
     """
 
-    words: Sequence[list[str]]
-    tags: Sequence[list[str]]
+    words: list[list[str]]
+    tags: list[list[str]]
     documents: list[int] | None  # the document of each sentence, ascending; None if the source marks none
     lines: MutableSequence[int]
     origin: str
@@ -78,7 +77,7 @@ class Split:
     @property
     def lengths(self) -> list[int]:
         """Returns the number of words of each sentence."""
-        return Sentences.of(self.words).lengths
+        return list(map(len, self.words))
 
     @property
     def num_words(self) -> int:
@@ -88,8 +87,8 @@ class Split:
         """Returns a split of these sentences, by their numbers from 0."""
         return replace(
             self,
-            words=Sentences.of(self.words[i] for i in sentences),
-            tags=Sentences.of(self.tags[i] for i in sentences),
+            words=[self.words[i] for i in sentences],
+            tags=[self.tags[i] for i in sentences],
             raw=[self.raw[i] for i in sentences] if self.raw else None,
             documents=None if self.documents is None else [self.documents[i] for i in sentences],
             lines=array("I", (self.lines[i] for i in sentences)),
@@ -97,7 +96,7 @@ class Split:
 
     def by_unit(self, units: Callable[[list[str]], list[str]]) -> Split:
         """Returns the split with an entry of `words` for each label. units: see `Task`."""
-        return replace(self, words=Sentences.of(map(units, self.words)))
+        return replace(self, words=list(map(units, self.words)))
 
     def counts(self, of_tags: Mapping[str, int]) -> SplitCounts:
         documents = None if self.documents is None else len(set(self.documents))
@@ -179,7 +178,6 @@ class SplitBuilder:
     def __init__(self, origin: str, blanks: bool = False) -> None:
         self.split = Split([], [], [], array("I"), origin)
         self.known_tags: dict[str, str] = {}
-        self._words, self._tags = Packing(), Packing()
         self._inside = {*JOINERS, " "} if blanks else {*JOINERS}
         self._documents: list[int] = []
         self._mistakes: list[str] = []
@@ -219,8 +217,8 @@ class SplitBuilder:
                 self.known_tags[tag] = self._checked(tag, self._place(lines, number))
         bare_tags = [self.known_tags[tag] for tag in tags]
         split.skipped["blanks around tags"] += sum(map(str.__ne__, tags, bare_tags))
-        self._words.add(bare)
-        self._tags.add(bare_tags)
+        split.words.append(list(map(sys.intern, bare)))
+        split.tags.append(bare_tags)
         split.lines.append(lines[0])
         self._documents.append(document)
         if raw is not None:
@@ -233,7 +231,6 @@ class SplitBuilder:
             raise UserError("\n".join(self._mistakes))
         if not self.split.lines:
             raise UserError(f"{self.split.origin} holds no sentence.")
-        self.split.words, self.split.tags = self._words.done(), self._tags.done()
         # A text has the same documents whether a mark stands before the first of them or not.
         first = self._documents[0]
         self.split.documents = [number - first + 1 for number in self._documents] if has_documents else None

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from probe.config import UserError
-from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 WORDS_AT_ONCE = 4096  # the tokenizer's output for a word takes a kilobyte
@@ -210,13 +209,15 @@ def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str) -> list[str]:
 
 def cut_split(tokenizer: Any, split: Split, rows: int | None = None) -> Pieces:
     """Cuts every word of a split. rows: of the encoder's embeddings. Raises UserError for a word that has none."""
-    words = Sentences.of(split.words)
-    word = np.asarray(words.numbers)
+    number_of: dict[str, int] = {}
+    texts = itertools.chain.from_iterable(split.words)
+    word = np.fromiter((number_of.setdefault(text, len(number_of)) for text in texts), np.int32)
+    distinct = list(number_of)
     unknown = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
     pieces, ends = array("I"), array("I", [0])
-    without = np.zeros(len(words.distinct), dtype=bool)
-    for first in range(0, len(words.distinct), WORDS_AT_ONCE):
-        some = words.distinct[first : first + WORDS_AT_ONCE]
+    without = np.zeros(len(distinct), dtype=bool)
+    for first in range(0, len(distinct), WORDS_AT_ONCE):
+        some = distinct[first : first + WORDS_AT_ONCE]
         cuts = cut(tokenizer, some)
         if in_file := getattr(tokenizer, "in_file", None):
             for text, *both in zip(some, cuts, cut(in_file, some), strict=True):
@@ -233,14 +234,14 @@ def cut_split(tokenizer: Any, split: Split, rows: int | None = None) -> Pieces:
     if without.any() and not unknown:
         raise UserError(
             f"{split.origin}: the tokenizer gives some words no piece and has no unknown piece. The first such word "
-            f"is {words.distinct[int(without.argmax())]!r}."
+            f"is {distinct[int(without.argmax())]!r}."
         )
     if rows and pieces and max(pieces) >= rows:
         at = int(np.argmax(np.asarray(pieces) >= rows))
         number = int(np.searchsorted(np.asarray(ends), at, side="right")) - 1
         place = split.place(int(np.argmax(word == number)))
         raise UserError(
-            f"{place}: {words.distinct[number]!r} has piece {pieces[at]}, but the "
+            f"{place}: {distinct[number]!r} has piece {pieces[at]}, but the "
             f"encoder has only pieces 0 to {rows - 1}. Its tokenizer was extended, or is that of another encoder."
         )
     return Pieces(pieces, ends, word, np.flatnonzero(without[word]))

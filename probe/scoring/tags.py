@@ -125,7 +125,7 @@ def _check_bare(kinds: list[str], has_outside: bool, are_types: bool) -> None:
             raise TagSchemeError(tag, "looks like a prefix in another notation: write all tags as B-TYPE and I-TYPE")
 
 
-def with_types(sentences: Tags, wanted: str) -> Tags:
+def with_types(sentences: list[list[str]], wanted: str) -> list[list[str]]:
     """Gives tags that are prefixes alone, such as B and I, a type; returns other tags unchanged."""
     kinds = set(chain.from_iterable(sentences)) - {"O"}
     if not kinds or not all(map(BARE_PREFIX.fullmatch, kinds)) or (wanted == "IO" and kinds - {"I", "I-"}):
@@ -134,7 +134,7 @@ def with_types(sentences: Tags, wanted: str) -> Tags:
     return [[full[tag] for tag in tags] for tags in sentences]
 
 
-def with_prefixes(sentences: Tags, scheme: str) -> Tags:
+def with_prefixes(sentences: list[list[str]], scheme: str) -> list[list[str]]:
     """Adds the prefix I- to the tags of IO if they are bare types; returns other tags unchanged."""
     kinds = set(chain.from_iterable(sentences)) - {"O"}
     if scheme != "IO" or all(tag.startswith("I-") for tag in kinds):

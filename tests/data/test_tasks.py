@@ -32,7 +32,7 @@ def random_tags(seed: int) -> list[list[str]]:
 
 
 def split_of(words: Sequence, tags: Sequence) -> Split:
-    return Split(words, tags, None, [0] * len(words), "made")
+    return Split(list(words), list(tags), None, [0] * len(words), "made")
 
 
 def score(gold: list[list[str]], predicted: list[list[str]], task: Task = SPANS) -> dict:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from probe.config import UserError
-from probe.data.sentences import Sentences
 from probe.data.split import Split
 from probe.data.task import Draw, Task
 from probe.data.tasks.tags import MajorityTag, most_frequent
@@ -42,19 +41,19 @@ def items(tags: Sequence[str]) -> list[Item]:
 
 def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tuple[dict[str, Any], list[str]]:
     """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place."""
-    together = Sentences.of(tags for split in splits.values() for tags in split.tags)
+    together = [tags for split in splits.values() for tags in split.tags]
     notes = []
     if (typed := with_types(together, wanted)) is not together:
         notes.append(f"tags are prefixes without types, which are read as one type, {NO_TYPE}")
         for split in splits.values():
-            split.tags = Sentences.of(with_types(split.tags, wanted))
+            split.tags = with_types(split.tags, wanted)
     try:
         scheme = find_scheme(typed, wanted)
     except TagSchemeError as error:
         place = next(place for split in splits.values() for place in split.places_of(error.tag))
         raise UserError(f"{place}: tag {error.tag!r} {error}.") from None
     for split in splits.values():
-        split.tags = Sentences.of(with_prefixes(split.tags, scheme))
+        split.tags = with_prefixes(split.tags, scheme)
     counts: dict[str, int] = {}
     shown: list[str] = []
     for name, split in splits.items():
@@ -68,7 +67,7 @@ def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tupl
             raise UserError(f"{message}. To read them as conlleval does: data.ill_formed=report.")
         notes.append(f"{message}. They are read as conlleval reads them")
     for split in splits.values():
-        split.tags = Sentences.of(map(to_iob2, split.tags))
+        split.tags = list(map(to_iob2, split.tags))
     return {"scheme": scheme, "asked_scheme": wanted, "ill_formed": counts}, notes
 
 
