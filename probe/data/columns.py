@@ -26,15 +26,16 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
     builder = SplitBuilder(origin)
     split, comments = builder.split, list[tuple[int, str]]()
     split.word_a_line, split.columns = True, [] if layout.without_tags else None
-    at_word, at_tag, document = -1, -1, 0
-    at_name, name = None, ""  # of sentences
-    feature = f"{layout.tag_feature}=" if layout.tag_feature else ""
-    numbers: list[int] = []  # of the lines of the current sentence
+    at_word, at_tag, at_name = -1, -1, None
+    document, name = 0, ""  # name: of the current sentence
+    numbers: list[int] = []  # of its lines
     rows: list[list[str]] = []  # their columns
 
     def tag_of(cell: str) -> str:
-        parts = cell.split("|") if feature else [cell]
-        return next((part.removeprefix(feature) for part in parts if part.startswith(feature)), "_")
+        if layout.tag_feature is None:
+            return cell
+        start = f"{layout.tag_feature}="
+        return next((part.removeprefix(start) for part in cell.split("|") if part.startswith(start)), "_")
 
     def end_sentence() -> None:
         if not rows:
@@ -58,25 +59,15 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
                     document += 1
                     split.markers.setdefault(len(split.lines), []).append(line)
                 continue
-            if rows and at_word > 0 and _is_range_of(rows[-1][0], columns[0]):  # CoNLL-U in a file of another ending
+            # In CoNLL-U with another ending, an index of several words, such as 1-2, stands before the first of them.
+            if rows and at_word > 0 and rows[-1][0].startswith(f"{columns[0]}-") and NO_WORD.fullmatch(rows[-1][0]):
                 del rows[-1]
                 split.skipped_lines.append(numbers.pop())
-                split.skipped["lines of CoNLL-U"] += 1
             if is_conllu and _is_no_word(columns, len(rows) + 1, f"{origin}:{number}"):
                 split.skipped_lines.append(number)
-                split.skipped["lines of CoNLL-U"] += 1
                 continue
             if at_word < 0:
-                place = f"{origin}:{number}: {shown(columns, line)}"
-                at_word = _from_front(layout.word_column, "word", columns, place)
-                if not layout.without_tags:
-                    at_tag = _from_front(layout.tag_column, "tag", columns, place)
-                if at_word == at_tag:
-                    raise UserError(f"{place}; a word and its tag are needed, in two columns.")
-                if layout.sentence_column is not None:
-                    at_name = _from_front(layout.sentence_column, "sentence", columns, place)
-                elif at_word > 0 and at_tag != 0 and NAME.fullmatch(columns[0]):
-                    at_name = 0
+                at_word, at_tag, at_name = _chosen(columns, layout, f"{origin}:{number}: {shown(columns, line)}")
             if at_name is not None and columns[at_name] not in ("", name):
                 name = columns[at_name]
                 end_sentence()
@@ -90,8 +81,8 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
             if len(columns) == split.num_columns and tag_of(columns[at_tag]) in builder.known_tags:
                 found = f"{origin}:{number}: {line.strip()!r} begins like a comment (data.comment)"
                 raise UserError(f"{found} but has the columns of a word and a tag.")
+    split.skipped.update({"comments": len(comments), "lines of CoNLL-U": len(split.skipped_lines)})
     split.skipped_lines = sorted([*split.skipped_lines, *(number for number, _ in comments)])
-    split.skipped["comments"] = len(comments)
     return builder.done(has_documents=document > 0)
 
 
@@ -143,11 +134,6 @@ def _cut(
         yield number, line, columns
 
 
-def _is_range_of(index: str, after: str) -> bool:
-    """Returns whether this is CoNLL-U's index of several words, such as 1-2, the first of which follows."""
-    return index.startswith(f"{after}-") and NO_WORD.fullmatch(index) is not None
-
-
 def cut_line(line: str, separator: str) -> list[str]:
     if separator == "comma":
         try:
@@ -160,11 +146,23 @@ def cut_line(line: str, separator: str) -> list[str]:
     return BLANKS.split(bare) if "\t" in bare or "  " in bare else bare.split(" ")
 
 
-def _from_front(number: int, name: str, columns: list[str], place: str) -> int:
-    if not -len(columns) <= number < len(columns):
-        last = len(columns) - 1
-        raise UserError(f"{place}; there is no column {number} (data.{name}_column). Columns count from 0 to {last}.")
-    return number % len(columns)
+def _chosen(columns: list[str], layout: Layout, place: str) -> tuple[int, int, int | None]:
+    """Returns where words, tags (-1: nowhere) and names of sentences (None: nowhere) stand, given the first columns."""
+
+    def from_front(number: int, name: str) -> int:
+        if not -len(columns) <= number < len(columns):
+            known = f"Columns count from 0 to {len(columns) - 1}."
+            raise UserError(f"{place}; there is no column {number} (data.{name}_column). {known}")
+        return number % len(columns)
+
+    at_word = from_front(layout.word_column, "word")
+    at_tag = -1 if layout.without_tags else from_front(layout.tag_column, "tag")
+    if at_word == at_tag:
+        raise UserError(f"{place}; a word and its tag are needed, in two columns.")
+    if layout.sentence_column is not None:
+        return at_word, at_tag, from_front(layout.sentence_column, "sentence")
+    is_named = at_word > 0 and at_tag != 0 and NAME.fullmatch(columns[0])
+    return at_word, at_tag, 0 if is_named else None
 
 
 def _without_prefix(word: str, number: int, layout: Layout, origin: str) -> str:

@@ -114,31 +114,21 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     """
     task, names = TASKS[layout.task], names or layout.labels
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
-    document, is_marked, ids = 0, False, set[str | int]()
+    document, ids = 0, set[str | int]()
     last_id: object = builder  # differs from the id of every row
     rows = islice(rows, layout.most_lines)
-    some = list(islice(rows, LOOKED_AT))
-    tags = [row.get(layout.tags_field) for _, row in some]
-    has_offsets = layout.task == "spans" and any(
-        _is_offset(one) for own in tags if isinstance(own, list) for one in own
-    )
-    num_words = set[int]()  # of the spans
+    first_rows = list(islice(rows, LOOKED_AT))
+    labels_of_first = chain.from_iterable(as_list(row.get(layout.tags_field)) for _, row in first_rows)
+    has_offsets = task.name == "spans" and not layout.without_tags and any(map(_is_offset, labels_of_first))
+    span_lengths = set[int]()
     with builder.collecting():
-        for number, row in chain(some, rows):
+        for number, row in chain(first_rows, rows):
             with builder.collecting():
                 place = f"{origin}:{number}"
                 check_fields(place, row, layout)
-                words = raw = row[layout.words_field]
-                if not task.is_per_word and (text := _text_of(raw)) is not None:
-                    words = split_text(text, place)
-                if not isinstance(words, list):
-                    raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
-                for position, word in enumerate(words, 1):
-                    if not isinstance(word, str):
-                        shown = json.dumps(word, default=str)[:40]
-                        raise UserError(f"{place}: word {position} of {layout.words_field!r} is {shown}, not a text.")
+                words, raw = _words_of(row, layout, place)
                 if layout.document_field in row and row[layout.document_field] != last_id:
-                    last_id, document, is_marked = row[layout.document_field], document + 1, True
+                    last_id, document = row[layout.document_field], document + 1
                     if not isinstance(last_id, str | int):
                         raise UserError(f"{place}: {last_id!r} in {layout.document_field!r} is not a name or number.")
                     if last_id in ids:
@@ -151,33 +141,48 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                         raise UserError(
                             f"{place}: {words[0]} begins a row of {len(words)} words; it must be the only one."
                         )
-                    document, is_marked = document + 1, True
+                    document += 1
                     continue
                 units = task.units(words) if words else []
-                labels = ["O"] * len(units) if layout.without_tags else row[layout.tags_field]
-                labels = labels if isinstance(labels, list) else [labels]
-                if has_offsets and not layout.without_tags:
-                    num_words |= {last - first + 1 for first, last, _ in filter(_is_offset, labels)}
+                labels = ["O"] * len(units) if layout.without_tags else as_list(row[layout.tags_field])
+                if has_offsets:
+                    span_lengths |= {last - first + 1 for first, last, _ in filter(_is_offset, labels)}
                     labels = _tags_of(labels, len(words), f"{place}: {layout.tags_field!r}")
                 if words and len(labels) != len(units):
                     raise UserError(
                         f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}."
                     )
-                if raw is words:  # no text
-                    raw = None if task.is_per_word else " ".join(words)
                 builder.add([number], words, [_named(label, names, place) for label in labels], document, raw)
-    if num_words and 1 not in num_words and (layout.words_field, layout.tags_field) != GLINER:
+    if span_lengths and 1 not in span_lengths and (layout.words_field, layout.tags_field) != GLINER:
         found = f"{origin}: {layout.tags_field!r} has word offsets [first, last, type], but no span of one word"
         raise UserError(f"{found}, so the last word may be inside or outside. Write a tag per word instead.")
-    return builder.done(is_marked)
+    return builder.done(has_documents=document > 0)
+
+
+def _words_of(row: Mapping, layout: Layout, place: str) -> tuple[list[str], Any]:
+    """Returns the words of a row, and what a model reads if it reads texts whole: the text, or its messages."""
+    value, is_per_word = row[layout.words_field], TASKS[layout.task].is_per_word
+    if not is_per_word and (text := _text_of(value)) is not None:
+        return split_text(text, place), value
+    if not isinstance(value, list):
+        raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
+    for position, word in enumerate(value, 1):
+        if not isinstance(word, str):
+            shown = json.dumps(word, default=str)[:40]
+            raise UserError(f"{place}: word {position} of {layout.words_field!r} is {shown}, not a text.")
+    return value, None if is_per_word else " ".join(value)
 
 
 def _text_of(value: Any) -> str | None:
     """Returns a text, or what the messages of a conversation say; None for anything else."""
-    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-        said = [one.get("content") for one in value]
-        return "\n".join(said) if all(isinstance(one, str) for one in said) else None
+    if isinstance(value, list) and value and all(isinstance(message, dict) for message in value):
+        said = [message.get("content") for message in value]
+        return "\n".join(said) if all(isinstance(text, str) for text in said) else None
     return value if isinstance(value, str) else None
+
+
+def as_list(labels: Any) -> list[Any]:
+    return labels if isinstance(labels, list) else [labels]
 
 
 def _is_offset(value: object) -> bool:
