@@ -15,7 +15,7 @@ from typing import Any
 
 from probe.config import DataConfig, UserError
 from probe.data.columns import cut_line
-from probe.data.json_parquet import LOOKED_AT, json_rows, plain_rows, table_of_rows
+from probe.data.json_parquet import LOOKED_AT, as_list, json_rows, plain_rows, table_of_rows
 from probe.data.layout import Layout
 from probe.data.readers import reader_of
 from probe.data.split import BYTE_ORDER_MARK, Split, bare_tag, lines_of
@@ -31,6 +31,7 @@ COMMENT = re.compile(r"(#|%|;|//|<|\*\*|==|--|@@)(?=.*\w|\1)")  # how lines begi
 # Those between documents: # newdoc id = 1, ### PMID:1, ###MEDLINE:1, <doc id="1">, # hipe2022:document_id = 1
 BOUNDARY = re.compile(r"(?!</)[^\w\s]+ ?[^\n=]{0,20}?(doc|pmid|medline|article|abstract)\w*|###", re.I)
 HEADER = re.compile(r"(?<![a-z])(tokens?|words?|forms?|text|sentences?|tags?|labels?|ner|pos)(?![a-z0-9])", re.I)
+STARTS = ("train.*", "(dev|valid|testa).*", "test(?!a).*")  # of the names of the splits' files
 Settings = dict[str, Any]
 WORDS_AND_TAGS = "Write a list of words and a list with a tag per word"
 # What no setting reads: how a line of it looks (behind a line with the file's name), what it is, and what to write.
@@ -53,20 +54,21 @@ def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataCo
     read: reads it, given the settings and how many lines of each file (None: all); raises UserError.
     """
     states: list[tuple[Settings, str]] = [({}, str(error))]
-    for changes, found in states:  # which grows
-        for more in _candidates(replace(cfg, **changes), found):
+    known: set[tuple[str, str | None]] = {(str(error), None)}
+    for changes, message in states:  # which grows
+        for more in _candidates(replace(cfg, **changes), message):
             tried = changes | more
+            changed = replace(cfg, **tried)
             try:
-                read(replace(cfg, **tried), TRIED_LINES)
-                train = read(replace(cfg, **tried), None).splits["train"]
+                read(changed, TRIED_LINES)
+                train = read(changed, None).splits["train"]
             except UserError as other:
-                is_new = (str(other), tried.get("separator")) not in [
-                    (text, so.get("separator")) for so, text in states
-                ]
-                if is_new and len(states) < MOST_STATES and len(tried) < MOST_SETTINGS:
+                state = (str(other), tried.get("separator"))
+                if state not in known and len(states) < MOST_STATES and len(tried) < MOST_SETTINGS:
+                    known.add(state)
                     states.append((tried, str(other)))
                 continue
-            comments = Layout.of(replace(cfg, **tried)).comments if "comment" in tried else ()
+            comments = Layout.of(changed).comments if "comment" in tried else ()
             loses_documents = any(COMMENT.match(f"{comment} x") for comment in comments) and train.documents is None
             start = "If its tags are not spans" if tried.get("task") == "tags" else "This reads it"
             settings = " ".join(f"data.{name}={as_typed(value)}" for name, value in tried.items())
@@ -76,7 +78,7 @@ def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataCo
 
 def named_format(cfg: DataConfig, error: UserError) -> str:
     """Returns what a file is that no setting reads, and what to write instead; "" if that is not known."""
-    file = _file_of(cfg, str(error))
+    file = _files(cfg, str(error))[0]
     try:
         start = "\n".join(_lines(file)[:LOOKED_AT])
     except UserError:  # it is no text
@@ -84,10 +86,10 @@ def named_format(cfg: DataConfig, error: UserError) -> str:
     return next((what for sign, what in FORMATS.items() if re.search(sign, f"{file.name}\n{start}", re.M)), "")
 
 
-def _file_of(cfg: DataConfig, found: str) -> Path:
-    """Returns the file of which something was found, or that of train."""
+def _files(cfg: DataConfig, message: str) -> list[Path]:
+    """Returns the files of the splits: first the one that the message is about, or that of train."""
     files = [Path(str(cfg.path), name).expanduser() for name in (cfg.train, cfg.dev, cfg.test) if name is not None]
-    return next((file for file in files if found.startswith(str(file))), files[0])
+    return sorted(files, key=lambda file: not message.startswith(str(file)))
 
 
 def as_typed(value: object) -> str:
@@ -96,21 +98,16 @@ def as_typed(value: object) -> str:
     return str(value) if is_plain else shlex.quote(json.dumps(value, ensure_ascii=False))
 
 
-def _candidates(cfg: DataConfig, found: str) -> Iterator[Settings]:
-    """Yields settings that may read a corpus of which this was found."""
-    files = [Path(str(cfg.path), name).expanduser() for name in (cfg.train, cfg.dev, cfg.test) if name is not None]
-    there = sorted(file.name for file in Path(str(cfg.path)).expanduser().glob("*"))
-    for ending in dict.fromkeys(["", *(Path(name).suffix for name in there)]) if not files[0].exists() else ():
-        patterns = {"train": "train.*", "dev": "(dev|valid|testa).*", "test": "test(?!a).*"}
-        like = {
-            split: [name for name in there if re.search(f"{one}{re.escape(ending)}$", name)]
-            for split, one in patterns.items()
-        }
-        if all(len(names) == 1 for names in like.values()):
-            yield {split: names[0] for split, names in like.items()}
-    place = re.match(r"(.+?):(\d+)\b", found)
-    file = _file_of(cfg, found)
-    reader = reader_of(file).name
+def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
+    """Yields settings that may read a corpus that was refused with this message."""
+    folder, files = Path(str(cfg.path)).expanduser(), _files(cfg, message)
+    names = sorted(file.name for file in folder.glob("*"))
+    is_missing = cfg.train is not None and not (folder / cfg.train).exists()
+    for ending in dict.fromkeys(["", *(Path(name).suffix for name in names)]) if is_missing else ():
+        fitting = [[name for name in names if re.search(f"{start}{re.escape(ending)}$", name)] for start in STARTS]
+        if [*map(len, fitting)] == [1, 1, 1]:
+            yield {split: name for split, (name,) in zip(("train", "dev", "test"), fitting, strict=True)}
+    file, reader = files[0], reader_of(files[0]).name
     try:
         if reader == "JSON lines":
             yield from _of_fields(cfg, [row for _, row in islice(json_rows(lines_of(file), str(file)), TRIED_LINES)])
@@ -118,14 +115,16 @@ def _candidates(cfg: DataConfig, found: str) -> Iterator[Settings]:
             yield from _of_fields(cfg, list(islice(plain_rows(table_of_rows(file)), LOOKED_AT)))
         elif cfg.task == "sentence":
             yield {"separator": "comma"}
-            cells, *others = {*map(tuple, (_cut(_lines(one)[0], cfg.separator) for one in files))}
+            cells, *others = {tuple(_cut(_lines(of_split)[0], cfg.separator)) for of_split in files}
             for label, text in permutations([] if others else cells, 2):
                 yield {"tags_field": label, "words_field": text}
         else:
-            yield from _of_columns(cfg, _lines(file), reader)
-            odd = next(islice(lines_of(file), int(place[2]) - 1, None), "") if place else ""
+            lines = _lines(file)
+            yield from _of_columns(cfg, lines, reader)
             if reader == "columns":
-                yield from _of_lines(cfg, _lines(file), odd, [next(iter(_lines(file)), "") for file in files])
+                place = re.match(r".+?:(\d+)\b", message)
+                odd = next(islice(lines_of(file), int(place[1]) - 1, None), "") if place else ""
+                yield from _of_lines(cfg, lines, odd, [next(iter(_lines(of_split)), "") for of_split in files])
     except (UserError, ValueError, IndexError, RecursionError):  # of a file that cannot be read at all
         return
 
@@ -140,11 +139,9 @@ def _of_fields(cfg: DataConfig, rows: list[dict[str, Any]]) -> Iterator[Settings
     """Yields the pairs of fields that may be words and tags, or a text and its label."""
     names = [name for name in dict.fromkeys(chain.from_iterable(rows)) if name.isprintable()]
     values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
-    lists = {name: own for name, own in values.items() if own and all(isinstance(value, list) for value in own)}
-    kinds = {name: {*map(type, chain.from_iterable(own) if name in lists else own)} for name, own in values.items()}
-    numbers = [
-        *chain.from_iterable(value if isinstance(value, list) else [value] for value in values.get(cfg.tags_field, []))
-    ]
+    lists = {name: cells for name, cells in values.items() if cells and all(isinstance(cell, list) for cell in cells)}
+    kinds = {name: {*map(type, chain(*cells) if name in lists else cells)} for name, cells in values.items()}
+    numbers = list(chain(*map(as_list, values.get(cfg.tags_field, []))))
     if cfg.task != "spans" and {*map(type, numbers)} == {int} and max(numbers) < FEW_TAGS:
         yield {"labels": list(map(str, range(max(numbers) + 1)))}
     for words, tags in permutations(lists, 2):
@@ -153,7 +150,7 @@ def _of_fields(cfg: DataConfig, rows: list[dict[str, Any]]) -> Iterator[Settings
             yield {"words_field": words, "tags_field": tags}
     if lists and cfg.task == "spans":
         yield {"task": "tags"}
-    blanks = {name: [text.count(" ") for text in own] for name, own in values.items() if kinds[name] == {str}}
+    blanks = {name: [text.count(" ") for text in cells] for name, cells in values.items() if kinds[name] == {str}}
     texts = sorted(blanks, key=lambda name: -sum(blanks[name]))
     if lists or not texts or (len(texts) > 1 and sum(blanks[texts[1]]) > 2 * len(rows)):  # two texts have no one label
         return
@@ -169,8 +166,8 @@ def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> 
     for line in filter(COMMENT.match, dict.fromkeys([odd, first, lines[0]])):
         starts = line.split("\t")[0].split(" ")
         boundaries = (BOUNDARY.match(other) for other in lines if other.startswith(starts[0]))
-        found = next(filter(None, boundaries), None) if cfg.document_marker == Layout.document_marker else None
-        marker = {"document_marker": found[0]} if found else {}
+        boundary = next(filter(None, boundaries), None) if cfg.document_marker == Layout.document_marker else None
+        marker = {"document_marker": boundary[0]} if boundary else {}
         yield from [marker] if marker else []
         for prefix in (" ".join(starts[:number]) for number in range(1, min(len(starts), 3) + 1)):
             for comment in dict.fromkeys([(*old, prefix), (prefix,)]):
@@ -181,13 +178,8 @@ def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> 
     names_columns = not has_tags and (len(heads) > len(set(heads)) or any(map(HEADER.search, cells)))
     name = next(filter(None, cells), "")
     start = first.partition(name)[0] + name  # in CSV, a quote may stand before it, or the empty name of a row's number
-    if (
-        names_columns
-        and len(cells) > 1
-        and name
-        and start.isprintable()
-        and sum(line.startswith(start) for line in lines) == 1
-    ):
+    is_once = start.isprintable() and sum(line.startswith(start) for line in lines) == 1
+    if names_columns and len(cells) > 1 and name and is_once:
         yield {"comment": [*old, start] if old else start}
     yield from [{"comment": None}] if old else []
 

@@ -68,9 +68,7 @@ def _header(train: Split) -> Iterator[str]:
         yield f"the first word is {word} {tag}; if that names the columns: data.comment={word}"
     elif not train.word_a_line and train.separator and 2 * len(tags) < tags.total():
         label, *texts = cut_line(next(lines_of(Path(train.origin))).removesuffix("\r"), train.separator)
-        names = " ".join(
-            f"data.{name}={as_typed(one)}" for name, one in (("tags_field", label), ("words_field", texts[-1]))
-        )
+        names = f"data.tags_field={as_typed(label)} data.words_field={as_typed(texts[-1])}"
         yield f"label {tag} occurs in the first line alone; if that names the columns: {names}"
 
 
@@ -104,11 +102,10 @@ def _tags(cfg: DataConfig, train: Split, table: list[list[str]], are_spans: bool
         return
     remedy = ""
     if table:
-        width = min(map(len, table))
+        width = len(table[0])
         chosen = {cfg.tag_column % width, cfg.word_column % width}
         columns = {at: Counter(row[at] for row in table) for at in range(width) if at not in chosen}
-        like = span_columns(table) if are_spans else sorted(columns, key=lambda at: -len(columns[at]))
-        for at in like:
+        for at in span_columns(table) if are_spans else sorted(columns, key=lambda at: -len(columns[at])):
             if at in columns and 1 < len(columns[at]) <= FEW_TAGS and not nearly_all_numbers([*columns[at]]):
                 remedy = f"; more like tags: data.tag_column={at} ({_few(columns[at])})"
                 break
