@@ -147,7 +147,8 @@ def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
     """Reads the first lines of each file, or all."""
     task = task_of(cfg)
     splits = read_splits(cfg, most_lines)
-    skipped = {name: split.skipped for name, split in splits.items()}
+    kinds = sorted({what for split in splits.values() for what in +split.skipped})
+    skipped = {what: {name: split.skipped[what] for name, split in splits.items()} for what in kinds}
     taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
     splits = {name: splits[name] for name in SPLITS}
     _refuse_doubles(splits)
@@ -159,12 +160,11 @@ def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))
         if _repo(cfg) in hub.from_cache:
             corpus.notes.append(f"the Hub did not answer; commit {corpus.about['commit']} is read from its cache")
-    found, notes = corpus.task.normalize(corpus.splits, cfg.scheme, cfg.ill_formed)
-    corpus.about |= found
+    of_tags, notes = corpus.task.normalize(corpus.splits, cfg.scheme, cfg.ill_formed)
+    corpus.about |= of_tags
     corpus.notes += notes
-    for what in sorted({what for counts in skipped.values() for what in +counts}):
-        counts = {name: skipped[name][what] for name in skipped}
-        corpus.about["skipped"] = corpus.about.get("skipped", {}) | {what: counts}
+    corpus.about |= {"skipped": skipped} if skipped else {}
+    for what, counts in skipped.items():
         corpus.notes.append(f"skipped {what}: {', '.join(f'{count} in {name}' for name, count in counts.items())}")
     for name, part in taken.items():
         apart = "; a document may lie in both" * (part["by"] == "sentence" and cfg.order != "independent")

@@ -54,8 +54,9 @@ def read_hub(
     where = f"{repo.name} on the Hub"
     available = {ours: theirs for ours, theirs in splits.items() if theirs in loaded}
     if missing := [ours for ours in remedies if ours not in available]:
-        told = (f"{where} has no split {splits[one]!r}, only {', '.join(loaded)}. {remedies[one]}" for one in missing)
-        raise UserError("\n".join(told))
+        known = ", ".join(loaded)
+        lines = (f"{where} has no split {splits[ours]!r}, only {known}. {remedies[ours]}" for ours in missing)
+        raise UserError("\n".join(lines))
     return {ours: read_dataset(loaded[theirs], layout, f"{where}, {theirs}") for ours, theirs in available.items()}
 
 
@@ -136,6 +137,5 @@ def _check_subset(repo: hub.Repo, folder: Path, subset: str | None) -> None:
 
 
 def _no_subset(repo: hub.Repo, subset: str | None, subsets: list[str]) -> UserError:
-    shown = first_few(subsets, SHOWN)
-    what = "has several subsets" if subset is None else f"has no subset {subset!r}, only"
-    return UserError(f"{repo.name} on the Hub {what}{':' if subset is None else ''} {shown}. Type data.subset=NAME.")
+    what = "has several subsets:" if subset is None else f"has no subset {subset!r}, only"
+    return UserError(f"{repo.name} on the Hub {what} {first_few(subsets, SHOWN)}. Type data.subset=NAME.")
