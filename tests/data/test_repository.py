@@ -39,18 +39,13 @@ def text(corpus: Corpus) -> list[str]:
     return [" ".join(sentence) for split in corpus.splits.values() for sentence in split.words]
 
 
-def test_the_three_splits_come_with_their_labels_and_commit(stand_in: Hub):
+def test_a_text_once_read_needs_the_hub_no_more(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
     commit = stand_in.put("dataset", "some/set", files("Bo"))
     corpus = load()
     assert text(corpus) == ["Ana met Bo train", "Ana met Bo validation", "Ana met Bo test"]
     assert corpus.splits["train"].tags == [["B-PER", "O", "O", "O"]]
     assert corpus.about["commit"] == commit
     assert not corpus.notes
-
-
-def test_a_text_once_read_needs_the_hub_no_more(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
-    commit = stand_in.put("dataset", "some/set", files("Bo"))
-    load()
     stand_in.asked.clear()
     forget()
     assert text(load(revision=commit))[0] == "Ana met Bo train"
@@ -100,12 +95,10 @@ def test_an_unavailable_revision_is_never_replaced_by_another(stand_in: Hub):
     stand_in.put("dataset", "some/set", files("main"))
     stand_in.put("dataset", "some/set", files("other"), revision="other")
     load()
-    stand_in.broken = "/other"
-    with pytest.raises(UserError, match=r"data\.hub=some/set at other\b"):
-        load(revision="other")
-    stand_in.broken = "/cdn/"
-    with pytest.raises(UserError, match=r"data\.hub=some/set at other\b"):
-        load(revision="other")
+    for broken in ("/other", "/cdn/"):
+        stand_in.broken = broken
+        with pytest.raises(UserError, match=r"data\.hub=some/set at other\b"):
+            load(revision="other")
     stand_in.broken = None
     assert "other" in text(load(revision="other"))[0]
 
@@ -121,24 +114,17 @@ def test_a_damaged_copy_is_named_with_what_to_type(stand_in: Hub, tmp_path: Path
     assert text(load()) == before
 
 
-def test_without_an_answer_the_cache_is_read_and_named(stand_in: Hub):
-    commit = stand_in.put("dataset", "some/set", files("Bo"))
-    load()
-    stand_in.put("dataset", "some/set", files("new"))
-    stand_in.broken = "/api/"
-    forget()
-    corpus = load()
-    assert "Bo" in text(corpus)[0]
-    (note,) = corpus.notes
-    names(note, "Hub", commit, "cache")
-
-
-def test_what_a_branch_means_stays_for_as_long_as_the_process(stand_in: Hub):
+def test_a_branch_means_one_commit_throughout_a_process_and_without_an_answer(stand_in: Hub):
     first = stand_in.put("dataset", "some/set", files("first"))
     assert load().about["commit"] == first
     stand_in.put("dataset", "some/set", files("second"))
     assert load().about["commit"] == first
-    assert "first" in text(load())[0]
+    stand_in.broken = "/api/"
+    forget()
+    corpus = load()
+    assert "first" in text(corpus)[0]
+    (note,) = corpus.notes
+    names(note, "Hub", first, "cache")
 
 
 def test_without_the_hub_the_error_names_the_ways_out(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
@@ -232,15 +218,11 @@ def test_splits_may_have_any_name(stand_in: Hub):
 
 
 def test_splits_may_be_taken_from_train_or_left_out(stand_in: Hub):
-    many = {
-        f"data/{split}.jsonl": '{"tokens": ["Ana", "x"], "ner_tags": ["B-PER", "O"]}\n' * 10
-        for split in ("train", "test")
-    }
-    stand_in.put("dataset", "some/set", many)
-    corpus = load(dev_fraction=0.1)
-    assert {name: len(split.words) for name, split in corpus.splits.items()} == {"train": 9, "dev": 1, "test": 10}
-    corpus = load(dev_fraction=0.1, test=None, test_fraction=0.2)
-    assert {name: len(split.words) for name, split in corpus.splits.items()} == {"train": 7, "dev": 1, "test": 2}
+    rows = '{"tokens": ["Ana", "x"], "ner_tags": ["B-PER", "O"]}\n' * 10
+    stand_in.put("dataset", "some/set", {f"data/{split}.jsonl": rows for split in ("train", "test")})
+    for test, test_fraction, sizes in (("test", None, [9, 1, 10]), (None, 0.2, [7, 1, 2])):
+        corpus = load(dev_fraction=0.1, test=test, test_fraction=test_fraction)
+        assert [len(split.words) for split in corpus.splits.values()] == sizes
 
 
 def test_rows_of_json_take_the_readmes_word_for_their_labels(stand_in: Hub):
@@ -248,70 +230,72 @@ def test_rows_of_json_take_the_readmes_word_for_their_labels(stand_in: Hub):
         "---\ndataset_info:\n  features:\n  - name: tokens\n    sequence: string\n  - name: ner_tags\n    sequence:\n"
         "      class_label:\n        names:\n          '0': O\n          '1': B-PER\n---\n"
     )
-    row = '{"tokens": ["Ana", "%s"], "ner_tags": [1, 0]}\n'
-    stand_in.put(
-        "dataset", "some/set", {"README.md": card, **{f"{name}.jsonl": row % name for name in ("train", "dev", "test")}}
-    )
+    rows = {
+        f"{name}.jsonl": f'{{"tokens": ["Ana", "{name}"], "ner_tags": [1, 0]}}\n' for name in ("train", "dev", "test")
+    }
+    stand_in.put("dataset", "some/set", {"README.md": card, **rows})
     corpus = load()
     assert text(corpus) == ["Ana train", "Ana dev", "Ana test"]
     assert corpus.splits["dev"].tags == [["B-PER", "O"]]
 
 
+# The presets, on stand-ins that have the columns of their repositories.
+
 CONLL = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC"]
+PARTS = "data/{}-00000-of-00001.parquet"
 ROW = {"id": ["0"], "pos_tags": [[1, 2, 3]], "chunk_tags": [[1, 2, 3]]}
+TOMAARSEN = {**ROW, "document_id": [1], "sentence_id": [0]}
 
 
 @pytest.mark.parametrize(
-    ("preset", "repository", "branch", "folder", "fields"),
+    ("preset", "repository", "path", "labels", "tags", "fields"),
     [
-        ("conll2003", "lhoestq/conll2003", "main", "data/{}-00000-of-00001.parquet", ROW),
+        ("conll2003", "lhoestq/conll2003", PARTS, CONLL, "B-PER O O", ROW),
+        ("conll2003_documents", "tomaarsen/conll2003", "default/{}/0000.parquet", CONLL, "B-PER O O", TOMAARSEN),
+        ("conll2003_pos", "lhoestq/conll2003", PARTS, ["NN", "NNP", "VBD"], "NNP VBD NN", {"ner_tags": [[1, 0, 0]]}),
         (
-            "conll2003_documents",
-            "tomaarsen/conll2003",
-            "refs/convert/parquet",
-            "default/{}/0000.parquet",
-            {**ROW, "document_id": [1], "sentence_id": [0]},
+            "conll2003_chunks",
+            "lhoestq/conll2003",
+            PARTS,
+            ["O", "B-NP", "I-NP"],
+            "B-NP I-NP O",
+            {"ner_tags": [[1, 0, 0]]},
         ),
-        ("wnut17", "leondz/wnut_17", "refs/convert/parquet", "wnut_17/{}/0000.parquet", {"id": ["0"]}),
+        ("wnut17", "leondz/wnut_17", "wnut_17/{}/0000.parquet", None, "B-person O O", {"id": ["0"]}),
     ],
 )
 def test_every_preset_reads_a_data_set_of_its_repositorys_shape(
-    stand_in: Hub, preset: str, repository: str, branch: str, folder: str, fields: dict
+    stand_in: Hub, preset: str, repository: str, path: str, labels: list[str] | None, tags: str, fields: dict
 ):
     cfg = configs_of([f"data={preset}"])[0][0].data
-    labels = cfg.labels or CONLL
-    person = next(i for i, label in enumerate(labels) if label.lower() in ("b-per", "b-person"))
+    labels = cfg.labels or labels or []
+    ids = [labels.index(tag) for tag in tags.split()]
     content: dict[str, bytes | str] = {
-        folder.format(split): parquet(f"Ana saw {split}", [person, 0, 0], labels, cfg.tags_field, **fields)
-        for split in SPLITS
+        path.format(split): parquet(f"Ana saw {split}", ids, labels, cfg.tags_field, **fields) for split in SPLITS
     }
-    commit = stand_in.put("dataset", repository, content, branch)
-    if branch != "main":
+    commit = stand_in.put("dataset", repository, content, "main" if path == PARTS else "refs/convert/parquet")
+    if path != PARTS:
         name = repository.split("/")[1]
         stand_in.put("dataset", repository, {f"{name}.py": "raise SystemExit", "README.md": "# A script"})
     corpus = load_corpus(cfg)
     assert text(corpus) == ["Ana saw train", "Ana saw validation", "Ana saw test"]
-    assert corpus.splits["dev"].tags == [[labels[person], "O", "O"]]
+    assert corpus.splits["dev"].tags == [tags.split()]
     assert (corpus.splits["dev"].documents is not None) == (preset == "conll2003_documents")
     assert corpus.about["commit"] == commit
 
 
-@pytest.mark.parametrize(
-    ("preset", "field", "ids", "labels"),
-    [
-        ("conll2003_pos", "pos_tags", [1, 2, 0], ["NN", "NNP", "VBD"]),
-        ("conll2003_chunks", "chunk_tags", [1, 2, 0], ["O", "B-NP", "I-NP"]),
-    ],
-)
-def test_the_other_tasks_of_conll2003_are_its_other_columns(
-    stand_in: Hub, preset: str, field: str, ids: list[int], labels: list[str]
-):
-    cfg = configs_of([f"data={preset}"])[0][0].data
-    files = {
-        f"data/{split}-00000-of-00001.parquet": parquet(f"Ana saw {split}", ids, labels, field, ner_tags=[[1, 0, 0]])
-        for split in SPLITS
-    }
-    stand_in.put("dataset", "lhoestq/conll2003", files)
-    corpus = load_corpus(cfg)
-    assert text(corpus) == ["Ana saw train", "Ana saw validation", "Ana saw test"]
-    assert corpus.splits["dev"].tags == [[labels[i] for i in ids]]
+def test_sst2_has_a_label_per_text_and_secret_ones_in_its_test_split(stand_in: Hub):
+    content: dict[str, bytes | str] = {}
+    for split in SPLITS:
+        labels = [-1 if split == "test" else i % 2 for i in range(30)]
+        rows = [{"sentence": f"It is {split} {i}.", "label": label, "idx": i} for i, label in enumerate(labels)]
+        table = datasets.Dataset.from_list(rows)
+        stream = io.BytesIO()
+        table.cast_column("label", datasets.ClassLabel(names=["negative", "positive"])).to_parquet(stream)
+        content[PARTS.format(split)] = stream.getvalue()
+    commit = stand_in.put("dataset", "stanfordnlp/sst2", content)
+    corpus = load_corpus(configs_of(["data=sst2", "probe=linear"])[0][0].data)
+    assert corpus.about["commit"] == commit
+    assert ["It", "is", "train", "0", "."] in corpus.splits["train"].words
+    assert all(corpus.splits[name].words for name in ("dev", "test"))
+    assert {tag for split in corpus.splits.values() for (tag,) in split.tags} == {"negative", "positive"}
