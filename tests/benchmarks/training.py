@@ -28,8 +28,13 @@ from probe.settings import configs_of
 from probe.vectors.extraction import ensure_features
 
 
+def loss_of(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Returns the mean loss of a batch; padding has no label that counts."""
+    return nn.functional.cross_entropy(scores.flatten(0, 1), batch.labels.flatten())
+
+
 class Packed(nn.Module):
-    """The same probe as a PyTorch user would write it."""
+    """The same probe as a PyTorch user would write it: lengths are on the host, which waits for them."""
 
     def __init__(self, cfg: ProbeConfig, width: int, num_labels: int) -> None:
         super().__init__()
@@ -39,10 +44,9 @@ class Packed(nn.Module):
 
     def loss(self, batch: Batch) -> torch.Tensor:
         x = self.dropout(batch.features.float())
-        packed = nn.utils.rnn.pack_padded_sequence(x, batch.words.sum(0), enforce_sorted=False)
+        packed = nn.utils.rnn.pack_padded_sequence(x, batch.words.sum(0).cpu(), enforce_sorted=False)
         out, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0])
-        scores = self.classifier(self.dropout(out))[batch.words]
-        return nn.functional.cross_entropy(scores, batch.labels[batch.words])
+        return loss_of(self.classifier(self.dropout(out)), batch)
 
 
 def bare_epoch(model: nn.Module, loss_of, batches, cfg: ProbeConfig) -> float:
@@ -103,12 +107,7 @@ def main() -> None:
         torch.manual_seed(number)
         bare = Tagger(cfg, selection, labels)
         batches = TrainingBatches(data, cfg.batch_size, number)
-
-        def loss_of(batch: Batch, model: Tagger = bare) -> torch.Tensor:
-            scores = model(batch)[batch.words]
-            return nn.functional.cross_entropy(scores, batch.labels[batch.words])
-
-        seconds["bare"].append(bare_epoch(bare, loss_of, batches, cfg))
+        seconds["bare"].append(bare_epoch(bare, lambda batch, model=bare: loss_of(model(batch), batch), batches, cfg))
         packed = Packed(cfg, selection.width, len(labels))
         order = torch.randperm(len(tags)).split(cfg.batch_size)
         random_batches = (data.batch(sentences) for sentences in order)

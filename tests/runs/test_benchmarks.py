@@ -12,9 +12,10 @@ import pytest
 from support.commands import DEADLINE_S
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-TRIED = {  # with what; gpu.py has tests of its own, goldens.py is read by people and takes minutes
+TRIED = {  # with what; goldens.py is read by people and takes minutes
     "decisions.py": ["--tables", "4", "--races", "1", "--jobs", "1", "--only", "nine equal rows"],
     "extraction.py": ["data=demo", "--sentences", "40", "--repeat", "1"],
+    "gpu.py": ["--size", "tiny", "--device", "cpu"],
     "logistic.py": ["data=demo", "--layers", "6", "--strengths", "0.01"],
     "race.py": ["--orders", "1"],
     "scale.py": ["--words", "3000"],
@@ -35,12 +36,22 @@ TRIED = {  # with what; gpu.py has tests of its own, goldens.py is read by peopl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({file.name for file in BENCHMARKS.glob("*.py")} - {"gpu.py", "goldens.py"}))
+@pytest.mark.parametrize("name", sorted({file.name for file in BENCHMARKS.glob("*.py")} - {"goldens.py"}))
 def test_a_benchmark_runs_at_its_smallest_size(tmp_path: Path, name: str):
-    reads = [] if name in ("decisions.py", "race.py", "scale.py") else ["encoder=minilm_l6"]
+    reads = [] if name in ("decisions.py", "gpu.py", "race.py", "scale.py") else ["encoder=minilm_l6"]
     env = {**os.environ, "LAYER_PROBE_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, str(BENCHMARKS / name), *TRIED[name], *reads]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr[-2000:]
     if name != "logistic.py":  # which prints a table
         assert isinstance(json.loads(done.stdout.splitlines()[-1]), dict)
+
+
+@pytest.mark.slow
+def test_a_part_of_the_gpu_benchmark_that_fails_is_in_its_last_line(tmp_path: Path):
+    arguments = ["--size", "tiny", "--device", "cpu", "--encoder", "nowhere", "--only", "extraction"]
+    command = [sys.executable, str(BENCHMARKS / "gpu.py"), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, result["ok"], result["parts"]["extraction"]["ok"]) == (1, False, False)
+    assert json.loads((tmp_path / "gpu.json").read_text()) == result

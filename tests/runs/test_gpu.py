@@ -1,4 +1,4 @@
-"""What must hold on a GPU, on a real one (pytest -m gpu) and on the stand-in (see support/cuda.py)."""
+"""What must hold on a GPU, on a real one (pytest -m gpu) and on the stand-in (support/cuda.py)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.probes import schedule
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
+from probe.probes.networks import BiLSTM
 from probe.probes.training import labels_of, make_deterministic
 from probe.runs.records import RunRecord
 from probe.runs.run import run
 from probe.settings import configs_of
+from probe.system import bfloat16
 from probe.system.machine import resolve_device
 from probe.vectors import extraction
 from probe.vectors.extraction import ensure_features
@@ -99,6 +101,28 @@ def test_without_dropout_losses_are_those_of_the_cpu(
     )
     assert [epoch.loss for epoch in there.curve] == pytest.approx([epoch.loss for epoch in here.curve], rel=1e-3)
     assert [epoch.dev_loss for epoch in there.curve] == pytest.approx([e.dev_loss for e in here.curve], rel=1e-3)
+
+
+@pytest.mark.usefixtures("short_epochs")
+def test_a_gpu_trains_a_bfloat16_lstm_without_cudnn(
+    tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bfloat16, "_lstm_works", lambda: False)
+    probe = ProbeConfig(1, 16, 0.2, 0.05, 1, 8, 2, 8, 1.0, "bfloat16")
+    here = run(config(tiny_data, tiny_bert, tmp_path / "here", "cpu", probe=probe), log=_nothing)
+    seen: list[bool] = []
+    forward = BiLSTM.forward
+
+    def watched(self: BiLSTM, *inputs: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.backends.cudnn.enabled)
+        return forward(self, *inputs)
+
+    monkeypatch.setattr(BiLSTM, "forward", watched)
+    with gpu(monkeypatch):
+        there = run(config(tiny_data, tiny_bert, tmp_path / "there", "cuda", probe=probe), log=_nothing)
+    assert there.key == here.key
+    assert there.hardware.bfloat16 == here.hardware.bfloat16 == "pytorch"
+    assert set(seen) == {False}
 
 
 @pytest.mark.parametrize("subword", ["first", "mean"])

@@ -1,10 +1,8 @@
 """A GPU for machines that have none: tensors that say "cuda", compute on the CPU, and refuse what a GPU refuses.
 
-What it is good for: every line that is for a GPU runs, and gives what the CPU gives. Tensors of two devices in one
-operation are an error, as is reading a GPU's memory as numpy. What the host has to wait for is written down (`waits`),
-and a copy that it does not wait for is late: what comes from the GPU arrives at the next wait, until when the target
-holds garbage; what goes there must not be changed before. What it is not good for: speed, memory, and arithmetic in
-which a GPU differs.
+Every line that is for a GPU runs on it, and gives what the CPU gives. Tensors of two devices in one operation are an
+error, as is reading a GPU's memory as numpy. A copy to the host that it does not wait for is late: until the next
+wait its target holds garbage. Speed, memory and arithmetic are the CPU's.
 
 It stands on tensor subclasses: to PyTorch's C++ a tensor here lies on the CPU, to all that is Python on "cuda:0". That
 way autograd works in a PyTorch without CUDA.
@@ -13,8 +11,8 @@ way autograd works in a PyTorch without CUDA.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,18 +27,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 aten = torch.ops.aten
 GPU = torch.device("cuda:0")
-# What a GPU's result must be known for before the host can go on: its shape, or its value, depends on values.
-WAITING = {
-    aten._local_scalar_dense,
-    aten.equal,
-    aten.is_nonzero,
-    aten.nonzero,
-    aten.masked_select,
-    aten._unique2,
-    aten.unique_dim,
-    aten.bincount,
-}
-INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
+INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}  # takes an index of the host too
 
 
 class OnGpu(Tensor):
@@ -78,135 +65,82 @@ class OnGpu(Tensor):
         raise AssertionError("a tensor of the stand-in was used outside of it")
 
 
-class StandIn(TorchDispatchMode):
-    """Does what is done to tensors, here or there.
-
-    waits: what the host waited for, as (operation, function of the package that was at work).
-    """
+class Operations(TorchDispatchMode):
+    """Does what is done to tensors of either device."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.waits: list[tuple[str, str]] = []
-        self._pinned: dict[int, Any] = {}  # storages, kept so that no other takes their place
-        self._coming: list[tuple[Tensor, Tensor]] = []
-        self._going: list[tuple[Tensor, Tensor]] = []
+        self._under_way: deque[tuple[Tensor, Tensor]] = deque()  # target on the host, its values
         self._lock = threading.Lock()
 
-    # What the host waits for.
-
-    def wait(self, what: str) -> None:
-        self.waits.append((what, _our_function()))
-        self.arrive()
-
     def arrive(self) -> None:
-        """All copies under way are done."""
+        """Ends all copies that are under way."""
         with self._lock, _disable_current_modes():
-            coming, self._coming = self._coming, []
-            going, self._going = self._going, []
-            for target, values in coming:
+            while self._under_way:
+                target, values = self._under_way.popleft()
                 target.copy_(values)
-            for source, values in going:
-                assert torch.equal(source, values), "memory was changed while it was being copied to the GPU"
-
-    def pin(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        self._pinned[storage._cdata] = storage
-        return tensor
-
-    def is_pinned(self, tensor: Tensor) -> bool:
-        return not isinstance(tensor, OnGpu) and tensor.untyped_storage()._cdata in self._pinned
-
-    # What is done to tensors.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         what = func.overloadpacket
-        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
-        there = [tensor for tensor in tensors if isinstance(tensor, OnGpu)]
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        on_gpu = [tensor for tensor in tensors if isinstance(tensor, OnGpu)]
         device = kwargs.get("device")
-        if what is aten._to_copy and there:
-            device = None  # another type, as C++ asks for it on the device it knows; moves come by `fetched`
-        is_there = bool(there) if device is None else torch.device(device).type == "cuda"
+        if what is aten._to_copy and on_gpu:
+            device = None  # another type, as C++ asks for it on the device it knows; moves come by `Moves`
+        is_for_gpu = bool(on_gpu) if device is None else torch.device(device).type == "cuda"
         if kwargs.get("device") is not None:
             kwargs["device"] = "cpu"
-        pinned = kwargs.pop("pin_memory", None)
-        if what is aten._to_copy and is_there and not there:
-            self._sent(tensors[0], kwargs.pop("non_blocking", False))
+        kwargs.pop("pin_memory", None)
         if what is aten.copy_ and isinstance(args[0], OnGpu) != isinstance(args[1], OnGpu):
             return self._copied(args[0], args[1], (args[2:] or (kwargs.get("non_blocking", False),))[0])
-        if there:
-            self._refuse_two_devices(what, tensors)
-            if what in WAITING or (what in INDEXING and _by_mask_or_from_here(args[1])):
-                self.wait(what.__name__)
-            if what is aten.segment_reduce and not kwargs.get("unsafe", False):
-                self.wait(what.__name__)
-        out = _done(func, args, kwargs)
-        if pinned:
-            self.pin(out)
-        # In inference mode a view of what was made outside of it is no inference tensor.
-        is_view = bool(there) and any(returned.alias_info for returned in func._schema.returns)
-        with torch.inference_mode(torch.is_inference_mode_enabled() and not (is_view and not there[0].is_inference())):
-            return self._wrapped(out, there, is_there)
-
-    def fetched(self, source: OnGpu, non_blocking: bool) -> Tensor:
-        """A copy on the host."""
-        assert not non_blocking, "a copy to the host that nothing waits for: copy_ into pinned memory, and an event"
-        self.wait("copy to the host")
+        if on_gpu and what not in INDEXING and any(not isinstance(t, OnGpu) and t.dim() for t in tensors):
+            raise RuntimeError(f"Expected all tensors to be on the same device: {what} got cuda:0 and cpu")
+        held_args, held_kwargs = tree_map(lambda leaf: leaf.held if isinstance(leaf, OnGpu) else leaf, (args, kwargs))
         with _disable_current_modes():
-            return source.held.detach().clone()
+            out = func(*held_args, **held_kwargs)
+        if not is_for_gpu:
+            return out
+        came_in = {id(tensor.held): tensor for tensor in on_gpu}  # what was changed in place stays the same tensor
 
-    def _sent(self, source: Tensor, non_blocking: bool) -> None:
-        """Takes note of a copy to the GPU."""
-        if non_blocking and self.is_pinned(source):
-            with _disable_current_modes():
-                self._going.append((source, source.clone()))
-        else:
-            self.wait("copy to the GPU")
+        def wrapped(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            return came_in[id(leaf)] if id(leaf) in came_in else OnGpu(leaf)
+
+        # In inference mode a view of what was made outside of it is no inference tensor.
+        is_view = bool(on_gpu) and any(returned.alias_info for returned in func._schema.returns)
+        is_inference = torch.is_inference_mode_enabled() and not (is_view and not on_gpu[0].is_inference())
+        with torch.inference_mode(is_inference):
+            return tree_map(wrapped, out)
 
     def _copied(self, target: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-        if isinstance(target, OnGpu):
-            self._sent(source, non_blocking)
-            with _disable_current_modes():
+        """Copies from one device to the other."""
+        with _disable_current_modes():
+            if isinstance(target, OnGpu):
                 target.held.copy_(source)
-        elif non_blocking and self.is_pinned(target):
-            assert isinstance(source, OnGpu)
-            with _disable_current_modes():
-                self._coming.append((target, source.held.to(target.dtype, copy=True)))
+            elif non_blocking:
+                assert isinstance(source, OnGpu)
+                self._under_way.append((target, source.held.to(target.dtype, copy=True)))
                 target.fill_(float("nan") if target.is_floating_point() else 77)
-        else:
-            self.wait("copy to the host")
-            assert isinstance(source, OnGpu)
-            with _disable_current_modes():
+            else:
+                assert isinstance(source, OnGpu)
                 target.copy_(source.held)
         return target
 
-    @staticmethod
-    def _refuse_two_devices(what: Any, tensors: list[Tensor]) -> None:
-        here = [tensor for tensor in tensors if not isinstance(tensor, OnGpu) and tensor.dim()]
-        if here and what not in INDEXING:
-            raise RuntimeError(f"Expected all tensors to be on the same device: {what} got cuda:0 and cpu")
-
-    @staticmethod
-    def _wrapped(out: Any, there: list[OnGpu], is_there: bool) -> Any:
-        """What came out, on the GPU if it belongs there; what was done in place is the tensor that came in."""
-        if not is_there:
-            return out
-        came_in = {id(tensor.held): tensor for tensor in there}
-
-        def wrapped(each: Any) -> Any:
-            if not isinstance(each, Tensor):
-                return each
-            return came_in[id(each)] if id(each) in came_in else OnGpu(each)
-
-        return tree_map(wrapped, out)
+    def fetched(self, source: OnGpu) -> Tensor:
+        """Returns a copy on the host, for which it waits."""
+        self.arrive()
+        with _disable_current_modes():
+            return source.held.detach().clone()
 
 
 class Moves(TorchFunctionMode):
-    """What C++ would not hand on, since to it all tensors lie on the CPU."""
+    """Does what C++ would not hand on, since to it all tensors lie on the CPU."""
 
-    def __init__(self, stand_in: StandIn) -> None:
+    def __init__(self, operations: Operations) -> None:
         super().__init__()
-        self.stand_in = stand_in
+        self.operations = operations
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -214,19 +148,16 @@ class Moves(TorchFunctionMode):
             return self._to(*args, **kwargs)
         if func in (torch.tensor, torch.as_tensor) and torch.device(kwargs.get("device") or "cpu").type == "cuda":
             del kwargs["device"]
-            return self._moved(func(*args, **kwargs), GPU, False)
+            return self._moved(func(*args, **kwargs), GPU)
         if func is Tensor.cpu:
-            return self._moved(args[0], torch.device("cpu"), False)
+            return self._moved(args[0], torch.device("cpu"))
         if func is Tensor.cuda:
-            return self._moved(args[0], GPU, kwargs.get("non_blocking", False))
+            return self._moved(args[0], GPU)
         if func is Tensor.pin_memory:
             assert not isinstance(args[0], OnGpu), "cannot pin 'torch.cuda.FloatTensor'"
-            return args[0] if self.stand_in.is_pinned(args[0]) else self.stand_in.pin(args[0].clone())
-        if func is Tensor.is_pinned:
-            return self.stand_in.is_pinned(args[0])
+            return args[0].clone()
         if func is Tensor.tolist and isinstance(args[0], OnGpu):
-            self.stand_in.wait("tolist")
-            return args[0].held.tolist()
+            return self.operations.fetched(args[0]).tolist()
         if func is Tensor.numpy and isinstance(args[0], OnGpu):
             raise TypeError("can't convert cuda:0 device type tensor to numpy")
         return func(*args, **kwargs)
@@ -238,62 +169,30 @@ class Moves(TorchFunctionMode):
         copy = kwargs.pop("copy", False)
         device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
         if device is not None:
-            tensor, before = self._moved(tensor, device, non_blocking), tensor
+            assert device.type == "cuda" or not non_blocking or not isinstance(tensor, OnGpu), "nothing waits for it"
+            tensor, before = self._moved(tensor, device), tensor
             copy = copy and tensor is before
         return tensor.clone() if copy else tensor if dtype in (None, tensor.dtype) else tensor.type(dtype)
 
-    def _moved(self, tensor: Tensor, device: torch.device, non_blocking: bool) -> Tensor:
+    def _moved(self, tensor: Tensor, device: torch.device) -> Tensor:
         if isinstance(tensor, OnGpu) == (device.type == "cuda"):
             return tensor
         if isinstance(tensor, OnGpu):
-            return self.stand_in.fetched(tensor, non_blocking).requires_grad_(tensor.requires_grad)
-        return aten._to_copy(tensor, device=GPU, non_blocking=non_blocking)
-
-
-class Event:
-    """torch.cuda.Event of the one stream there is."""
-
-    stand_in: StandIn
-
-    def record(self) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        self.stand_in.arrive()
-
-
-def _done(func: Any, args: Any, kwargs: Any) -> Any:
-    """The operation itself, on the CPU."""
-    args, kwargs = tree_map(lambda each: each.held if isinstance(each, OnGpu) else each, (args, kwargs))
-    with _disable_current_modes():
-        return func(*args, **kwargs)
-
-
-def _by_mask_or_from_here(indices: Any) -> bool:
-    """Whether an index is a mask, whose words must be counted, or must be copied to the GPU first."""
-    indices = [each for each in tree_leaves(indices) if isinstance(each, Tensor)]
-    return any(each.dtype == torch.bool or not isinstance(each, OnGpu) for each in indices)
+            return self.operations.fetched(tensor).requires_grad_(tensor.requires_grad)
+        return aten._to_copy(tensor, device=GPU)
 
 
 def _grouped(lists: Any, *more: Any) -> dict:
-    """As clipping groups gradients, by a device that C++ would take for the CPU: their norm would be copied there."""
+    """Groups gradients as clipping does, but by the device that Python sees: C++ would copy their norm to the CPU."""
     grouped: Any = _group_tensors_by_device_and_dtype(lists, *more)
     return {(group[0][0][0].device, kind): group for (_, kind), group in grouped.items()}
 
 
-def _our_function() -> str:
-    """The function of the package that is at work."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and not frame.f_globals.get("__name__", "").startswith("probe."):
-        frame = frame.f_back
-    return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
-
-
 @contextlib.contextmanager
-def gpu(monkeypatch: pytest.MonkeyPatch, free: int = 2**30) -> Iterator[StandIn]:
-    """This process has a GPU with so many bytes free, which PyTorch, transformers and Lightning take for a real one."""
-    stand_in = StandIn()
-    event = type("Event", (Event,), {"stand_in": stand_in})
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Gives this process a GPU, which PyTorch, transformers and Lightning take for a real one."""
+    operations = Operations()
+    event = {"record": lambda self: None, "synchronize": lambda self: operations.arrive()}
     cuda: dict[str, Any] = {
         "_lazy_init": lambda: None,
         "is_available": lambda: True,
@@ -305,10 +204,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch, free: int = 2**30) -> Iterator[StandIn]
         "get_device_capability": lambda device=None: (9, 0),
         "is_current_stream_capturing": lambda: False,
         "is_bf16_supported": lambda including_emulation=True: True,
-        "mem_get_info": lambda device=None: (free, 2 * free),
+        "mem_get_info": lambda device=None: (2**30, 2**31),
         "empty_cache": lambda: None,
-        "synchronize": lambda device=None: stand_in.wait("synchronize"),
-        "Event": event,
+        "synchronize": lambda device=None: operations.arrive(),
+        "Event": type("Event", (), event),
     }
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)
@@ -322,9 +221,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch, free: int = 2**30) -> Iterator[StandIn]
     tf32 = torch.backends.cudnn.allow_tf32
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     try:
-        with stand_in, Moves(stand_in):
-            yield stand_in
-            stand_in.arrive()
+        with operations, Moves(operations):
+            yield
     finally:
         torch.__future__.set_overwrite_module_params_on_conversion(before)
         torch.use_deterministic_algorithms(deterministic)

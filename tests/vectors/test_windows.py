@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from support.inputs import make_split
+import torch
+from support.inputs import features_config, make_split
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from probe.config import UserError
+from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.pieces import SAMPLE, check_words, cut_split, keep_prefix_spaces
-from probe.vectors.words import plan_windows
+from probe.vectors.store import FeatureStore
+from probe.vectors.words import Text, batches, pieces_at_once, plan_windows
 
 
 def one_split(words: list[list[str]], documents: list[int] | None = None) -> Split:
@@ -103,3 +108,25 @@ def test_a_tokenizer_that_cuts_given_words_otherwise_is_refused():
     keep_prefix_spaces(tokenizer)
     with pytest.raises(UserError, match=r"\btokenizer of made\b"):
         check_words(tokenizer, "made")
+
+
+def test_a_gpu_takes_few_large_batches_by_its_free_memory(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    taken = []
+    for free in (0, 300 * 2**20, 600 * 2**20, 80 * 2**30):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda free=free: (free, 80 * 2**30))
+        taken.append(pieces_at_once("auto", tiny_encoder, "cuda"))
+    assert (taken[0], taken[-1]) == (1024, 16384)
+    assert taken == sorted(taken)
+    assert all(number.bit_count() == 1 for number in taken)
+    assert pieces_at_once("auto", tiny_encoder, "cpu") == 1024
+    assert pieces_at_once(7, tiny_encoder, "cpu") == pieces_at_once(7, tiny_encoder, "cuda") == 7
+
+    cfg = features_config(tmp_path)
+    text = Text(tiny_corpus, "train", tiny_encoder, cfg)
+    (shard,) = FeatureStore.of(tiny_corpus, tiny_encoder, cfg).shards["train"]
+    small, large = (batches(text, shard, tiny_encoder, *by) for by in ((1024, "cpu"), (16384, "cuda")))
+    assert len(large) == 1 < len(small)
+    windows = sorted(text.windows_of(shard))
+    assert sorted(window for batch in small for window in batch) == windows == sorted(large[0])
