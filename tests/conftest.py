@@ -25,7 +25,6 @@ from probe.tables.figures import Picture
 SMOKE = [
     "test_architecture.py",
     "test_committed_keys.py",
-    "scoring/test_tags.py",
     "encoders/test_encoder.py",
     "vectors/test_windows.py",
     "vectors/test_extraction.py",
@@ -34,7 +33,7 @@ SMOKE = [
     "race/test_rule.py",
     "runs/test_run.py",
     "scoring/test_compare.py",
-    "scoring/test_metrics.py",
+    "scoring/test_tags.py",
     "tables/test_recommendation.py",
 ]
 

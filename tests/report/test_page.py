@@ -192,17 +192,6 @@ def test_a_browser_shows_all_of_a_page_on_a_desk_and_on_a_phone(name: str, tmp_p
     assert all(row.name in page for row in rows)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
-def test_what_the_browser_measures_shows_a_page_that_is_too_wide_or_has_dead_ends(tmp_path: Path):
-    wide = '<p style="width:2000px"><a href="#nowhere">x</a><img src="data:image/png;base64,x"></p>'
-    scrolls = '<div style="overflow-x:auto"><p style="width:1500px">x</p></div>'
-    found = measured(f"<body>{wide}{scrolls}", tmp_path, 1000, False)
-    assert found["page"] >= 2000
-    assert len(found["wide"]) == 1
-    assert (found["dead"], found["images"]) == (["#nowhere"], [0])
-
-
 def test_the_tables_have_the_runs_of_a_sweep_that_ends_at_the_same_time(tmp_path: Path):
     make_record(tmp_path, "last", 1, 0.8, 0.7)
     (tmp_path / "logs").mkdir()

@@ -14,24 +14,11 @@ from support.commands import DEADLINE_S
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TRIED = {  # with what; goldens.py is read by people and takes minutes
     "decisions.py": ["--tables", "4", "--races", "1", "--jobs", "1", "--only", "nine equal rows"],
-    "extraction.py": ["data=demo", "--sentences", "40", "--repeat", "1"],
     "gpu.py": ["--size", "tiny", "--device", "cpu"],
     "logistic.py": ["data=demo", "--layers", "6", "--strengths", "0.01"],
     "race.py": ["--orders", "1"],
     "scale.py": ["--words", "3000"],
     "screen.py": ["data=demo", "screen.sentences=200", "screen.max_layers=1"],
-    "sweep.py": [
-        "data=demo",
-        "--sentences",
-        "60",
-        "--seeds",
-        "1",
-        "--epochs",
-        "1",
-        "--no-growth",
-        "probe.hidden_size=8",
-    ],
-    "training.py": ["data=demo", "--sentences", "60", "--repeat", "1", "probe.hidden_size=8"],
 }
 
 
