@@ -181,28 +181,33 @@ def extract(bench: Bench) -> dict[str, Any]:
     made = bare_batches(corpus, encoder, cfg.features, bench.device)
     disk = disk_speed(bench, 2 * words * (encoder.num_layers + 1) * encoder.hidden_size)
     result: dict[str, Any] = {"words": words, "batches": len(made), "disk_gb_per_second": round(disk, 2)}
-    original = extraction.load_model
     for precision in ("float32", "bfloat16"):
         features = replace(cfg.features, precision=precision)
-        model = load_model(encoder, bench.device, precision)
-        extraction.load_model = lambda *_, model=model, **__: model  # no loading of weights is measured
-        seconds: dict[str, list[float]] = {"ours": [], "bare": []}
-        memory = {}
-        for _ in range(bench.size.repeat + 1):
-            bench.peak_mb()
-            seconds["ours"].append(bench.seconds(lambda cfg=features: store_path(corpus, encoder, cfg, bench.device)))
-            memory["ours"] = bench.peak_mb()
-            seconds["bare"].append(bench.seconds(lambda model=model: bare_forward(model, made, bench.device)))
-            memory["bare"] = bench.peak_mb()
-        extraction.load_model = original
-        ours, bare = (statistics.median(values[1:]) for values in seconds.values())  # the first round makes room
-        result[precision] = {
-            "words_per_second": round(words / ours),
-            "bare_words_per_second": round(words / bare),
-            "over_bare": round(ours / bare, 3),
-            "peak_mb": memory,
-        }
+        result[precision] = extracted(bench, corpus, encoder, features, made)
     return result
+
+
+def extracted(bench: Bench, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, made: list) -> dict[str, Any]:
+    """Both in one precision. The first round makes room in memory; no loading of weights is measured."""
+    words = corpus.splits["dev"].num_words
+    model, original = load_model(encoder, bench.device, cfg.precision), extraction.load_model
+    extraction.load_model = lambda *_, **__: model
+    seconds: dict[str, list[float]] = {"ours": [], "bare": []}
+    memory = {}
+    for _ in range(bench.size.repeat + 1):
+        bench.peak_mb()
+        seconds["ours"].append(bench.seconds(lambda: store_path(corpus, encoder, cfg, bench.device)))
+        memory["ours"] = bench.peak_mb()
+        seconds["bare"].append(bench.seconds(lambda: bare_forward(model, made, bench.device)))
+        memory["bare"] = bench.peak_mb()
+    extraction.load_model = original
+    ours, bare = (statistics.median(values[1:]) for values in seconds.values())
+    return {
+        "words_per_second": round(words / ours),
+        "bare_words_per_second": round(words / bare),
+        "over_bare": round(ours / bare, 3),
+        "peak_mb": memory,
+    }
 
 
 def disk_speed(bench: Bench, num_bytes: int) -> float:
