@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import torch
 
     from probe.export.export import Splits
-    from probe.tag.tagging import Reader
+    from probe.tag.tagging import TrainedRow
 
 
 @dataclass(frozen=True)
@@ -293,22 +293,22 @@ class Model:
 
     def tag(self, texts: list[str]) -> list[list[tuple[str, str]]]:
         """Returns each text's words with their tags; where a text has one label, that label with the text."""
-        (tagged,) = self._reader.tag([split := self._split(texts)])
+        (tagged,) = self._trained.tag([split := self._split(texts)])
         units = split.by_unit(self.record.task.units).words
         return [list(zip(words, tags, strict=True)) for words, tags in zip(units, tagged, strict=True)]
 
     def features(self, texts: list[str]) -> list[WordVectors]:
         """Returns each text's words with their features as the probe has them: combined and normalized."""
-        (vectors,) = self._reader.features([split := self._split(texts)])
+        (vectors,) = self._trained.features([split := self._split(texts)])
         split = split.by_unit(self.record.task.units)
         return [WordVectors(words, own) for words, own in zip(split.words, vectors.split(split.lengths), strict=True)]
 
     @cached_property
-    def _reader(self) -> Reader:
-        from probe.tag.tagging import Reader
+    def _trained(self) -> TrainedRow:
+        from probe.tag.tagging import TrainedRow
 
         cfg = config_of_record(self.file, self.record, config_of, list(self.settings))
-        return Reader(self.file, self.record, cfg)
+        return TrainedRow(self.file, self.record, cfg)
 
     def _split(self, texts: list[str]) -> Split:
         if isinstance(texts, str) or not all(isinstance(text, str) and text.split() for text in texts):

@@ -54,7 +54,7 @@ def tag(arguments: list[str]) -> int:
     from probe.tag.io import format_tagged, read_untagged, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
-    from probe.tag.tagging import Reader  # imports torch, so only after the checks above
+    from probe.tag.tagging import TrainedRow  # imports torch, so only after the checks above
 
     cfg = config_of_record(file, record, config_of, overrides)
     splits = [read_untagged(given, cfg.data, options.input) for given in words[1:]]
@@ -63,7 +63,7 @@ def tag(arguments: list[str]) -> int:
         size = f"{pluralize(len(split.words), 'sentence')}, {pluralize(split.num_words, 'word')}"
         width = f", {split.num_columns} columns per line" if split.num_columns else ""
         print(f"{split.origin}: {size}{width}", file=sys.stderr, flush=True)
-    for number, (split, tagged) in enumerate(zip(splits, Reader(file, record, cfg).tag(splits), strict=True)):
+    for number, (split, tagged) in enumerate(zip(splits, TrainedRow(file, record, cfg).tag(splits), strict=True)):
         if number and options.format == "conll" and record.task.is_per_word:
             print()
         for block in format_tagged(split, tagged, options.format, record.task):

@@ -132,11 +132,11 @@ def training_s_per_word(planned: Plan, device: str) -> float:
 
     from probe.probes.batches import Batch, TaggedWords, TrainingBatches
     from probe.probes.tagger import Tagger
-    from probe.probes.training import labels_of
+    from probe.probes.training import classifier_labels
 
     torch.set_num_threads(1)
     tags = planned.corpus.splits["train"].tags[:MEASURED_SENTENCES]
-    labels, label_ids = labels_of(tags)
+    labels, label_ids = classifier_labels(tags)
     layers = [len(planned.selection.indices)] if planned.selection.combine == "mix" else []
     features = torch.randn(sum(map(len, tags)), *layers, planned.selection.width)
     data = TaggedWords(features, tags, label_ids, device)

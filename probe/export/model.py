@@ -44,7 +44,7 @@ from probe.system.speed import units_per_second
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 from probe.tag.io import read_untagged
-from probe.tag.tagging import Reader
+from probe.tag.tagging import TrainedRow
 
 EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
 SPEED_TEXTS, SPEED_TIMES = 32, 6
@@ -124,7 +124,7 @@ def export_text(
     """
     split = read_untagged(text, cfg.data, how)
     with new_folder(target) as part:
-        (vectors,) = Reader(file, record, cfg).features([split])
+        (vectors,) = TrainedRow(file, record, cfg).features([split])
         write_atomically(part / "text.safetensors", save({"vectors": vectors.contiguous()}))
         write_sentences(part / "text.jsonl", split)
     log(f"{record.label}: {' x '.join(map(str, vectors.shape))} to {target}")

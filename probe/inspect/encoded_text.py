@@ -199,14 +199,14 @@ class Occurrence(NamedTuple):
     around: str
 
 
-class Comparison(NamedTuple):
+class ComparedWord(NamedTuple):
     """Holds a word's occurrences and their cosines (n, n), by single layer and, if there are several, chosen layers."""
 
     occurrences: list[Occurrence]
     cosines: dict[str, np.ndarray]
 
 
-def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> Comparison:
+def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> ComparedWord:
     """Compares every occurrence of a word in any case. Raises UserError if there are not two."""
     occurrences = [
         Occurrence(text, at, _around(reading.words, at))
@@ -223,7 +223,7 @@ def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> 
     rows = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]
     if len(reader.selection.indices) > 1:
         rows.append(reader.selection)
-    return Comparison(occurrences, {row.name: cosines(combine(layers, row)) for row in rows})
+    return ComparedWord(occurrences, {row.name: cosines(combine(layers, row)) for row in rows})
 
 
 def _around(words: list[str], at: int) -> str:

@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from probe.config import Config
 from probe.encoders.encoder import CAUSAL
-from probe.inspect.encoded_text import Comparison, EncodedText, TextEncoder, compare, cosines, sentence_vector
+from probe.inspect.encoded_text import ComparedWord, EncodedText, TextEncoder, compare, cosines, sentence_vector
 from probe.probes.combine import combine
 
 VALUES_SHOWN = 5  # of a vector
@@ -45,7 +45,7 @@ def lines(
 
 
 def _as_json(
-    readings: Sequence[EncodedText], reader: TextEncoder, sentence: str | None, comparison: Comparison | None
+    readings: Sequence[EncodedText], reader: TextEncoder, sentence: str | None, comparison: ComparedWord | None
 ) -> dict[str, Any]:
     """Returns the results as JSON values, without the vectors.
 
@@ -163,7 +163,7 @@ def show_sentences(readings: Sequence[EncodedText], how: str, reader: TextEncode
     yield from _aligned(["", *range(1, len(table) + 1)], table, "r" * (len(table) + 1))
 
 
-def show_comparison(comparison: Comparison, num_layers: int) -> Iterator[str]:
+def show_comparison(comparison: ComparedWord, num_layers: int) -> Iterator[str]:
     """Yields a word's occurrences, and their cosines by layer."""
     num = len(comparison.occurrences)
     yield ""

@@ -31,7 +31,7 @@ from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
-from probe.probes.training import Progress, labels_of, make_deterministic, refuse_divergence, tags_of
+from probe.probes.training import Progress, classifier_labels, make_deterministic, refuse_divergence, tags_of
 from probe.scoring.tags import Tags
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
@@ -255,7 +255,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     make_deterministic(device)
-    labels, label_ids = labels_of(splits["train"].tags)
+    labels, label_ids = classifier_labels(splits["train"].tags)
     data = {
         name: TaggedText(Text(inputs.text, name, encoder, cfg.features), split.tags, label_ids, encoder.special.count)
         for name, split in splits.items()

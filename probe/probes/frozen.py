@@ -17,7 +17,7 @@ from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, deviations_in, normalization_of
 from probe.probes.selection import ADDED, REMEDY, unlike_layers
 from probe.probes.tagger import train_tagger
-from probe.probes.training import labels_of, make_deterministic
+from probe.probes.training import classifier_labels, make_deterministic
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
 from probe.vectors.extraction import ensure_features
@@ -37,7 +37,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         log(f"WARNING: {message}: {REMEDY}")
     read_s = time.perf_counter() - clock
     make_deterministic(device)
-    labels, label_ids = labels_of(splits["train"].tags)
+    labels, label_ids = classifier_labels(splits["train"].tags)
     data = {name: TaggedWords(features[name], split.tags, label_ids, device) for name, split in splits.items()}
     clock = time.perf_counter()
     training = train_tagger(

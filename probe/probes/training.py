@@ -53,7 +53,7 @@ def make_deterministic(device: str) -> None:
         torch.backends.cudnn.allow_tf32 = False  # TF32 has fewer digits than float32
 
 
-def labels_of(train: Tags) -> tuple[list[str], dict[str, int]]:
+def classifier_labels(train: Tags) -> tuple[list[str], dict[str, int]]:
     """Returns the label of each output of a classifier, and the number of each label."""
     labels = sorted({tag for tags in train for tag in tags})
     return labels, {label: i for i, label in enumerate(labels)}

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from probe.data.corpus import Corpus
-from probe.probes.training import labels_of
+from probe.probes.training import classifier_labels
 from probe.vectors.store import FeatureStore
 
 WORDS_AT_ONCE = 8192
@@ -49,7 +49,7 @@ class Text:
 
     def __init__(self, corpus: Corpus, split: str, sentences: int, parts: int, seed: int) -> None:
         tags = corpus.splits[split].tags
-        _, label_ids = labels_of(corpus.splits["train"].tags)
+        _, label_ids = classifier_labels(corpus.splits["train"].tags)
         shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
         order = np.argsort(shuffled)
         chosen = shuffled[order]

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.probes.candidates import Candidate, concatenations, fixed
-from probe.probes.training import labels_of
+from probe.probes.training import classifier_labels
 from probe.screening.gold import Gold
 from probe.screening.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
 from probe.screening.ranking import rank
@@ -83,7 +83,7 @@ class Screening:
         self.depth, self.hidden_size = store.num_layers, store.hidden_size
         self.train_layers = reduced(store, train, to, torch.float16)
         self.dev_layers = reduced(store, dev, to, torch.float16)
-        known, _ = labels_of(corpus.splits["train"].tags)
+        known, _ = classifier_labels(corpus.splits["train"].tags)
         one_hot = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known))
         self.labels = one_hot.float().to(to.mean.device)
         self.gold, self.score = Gold(dev, known, cfg.samples, corpus.task), corpus.task.headline

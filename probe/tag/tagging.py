@@ -30,7 +30,7 @@ from probe.system.machine import resolve_device
 from probe.vectors.extraction import ensure_features, report_encoder
 
 
-class Reader:
+class TrainedRow:
     """Reads new text as a record's run read its corpus, and tags it or gives its features.
 
     The encoder and the probe are loaded once, when they are first needed. file: of the record.

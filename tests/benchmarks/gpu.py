@@ -43,7 +43,7 @@ from probe.encoders.encoder import hidden_states, load_model
 from probe.probes.batches import Batch, TaggedWords, TrainingBatches
 from probe.probes.selection import Selection
 from probe.probes.tagger import Tagger, train_tagger
-from probe.probes.training import labels_of, make_deterministic
+from probe.probes.training import classifier_labels, make_deterministic
 from probe.runs.plan import plan, prepare_results
 from probe.runs.run import run
 from probe.settings import config_of
@@ -252,7 +252,7 @@ def epoch(bench: Bench) -> dict[str, Any]:
     """One epoch of BiLSTM 2 x 768 per direction on 3,072 features per word (the last four layers concatenated)."""
     cfg = bench.config(bench.size.probe_words, "layers=concat_last_four")
     tags = load_corpus(cfg.data).splits["train"].tags
-    labels, label_ids = labels_of(tags)
+    labels, label_ids = classifier_labels(tags)
     width = 4 * bench.size.encoder["hidden_size"]
     probe = replace(cfg.probe, hidden_size=bench.size.probe, max_epochs=1)
     num_words = sum(map(len, tags))

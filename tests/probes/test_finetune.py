@@ -19,7 +19,7 @@ from probe.data.corpus import Corpus
 from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
-from probe.probes.training import labels_of
+from probe.probes.training import classifier_labels
 from probe.vectors.words import Text
 
 
@@ -28,7 +28,7 @@ def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, log=lambda _: None, 
     values |= {"batch_size": 1000, "lr_decay": 1.0, "patience": 3, "gradient_clip": 1.0, "precision": "float32"}
     features = features_config(tmp_path)
     cfg = run_config(probe=ProbeConfig(**{**values, **changes}), features=features)
-    labels, ids = labels_of(corpus.splits["train"].tags)
+    labels, ids = classifier_labels(corpus.splits["train"].tags)
     train, dev = (
         TaggedText(Text(corpus, name, encoder, features), corpus.splits[name].tags, ids, encoder.special.count)
         for name in ("train", "dev")

@@ -20,7 +20,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.probes import schedule
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
 from probe.probes.networks import BiLSTM
-from probe.probes.training import labels_of, make_deterministic
+from probe.probes.training import classifier_labels, make_deterministic
 from probe.runs.records import RunRecord
 from probe.runs.run import run
 from probe.settings import configs_of
@@ -164,7 +164,7 @@ def tuned(corpus: Corpus, encoder: Encoder, folder: Path, device: str, subword: 
     folder.mkdir()
     cfg = configs_of(["probe=finetune", "seed=1", f"features.subword={subword}"])[0][0]
     probe = replace(cfg.probe, max_epochs=2, batch_size=16, dropout=0.0, learning_rate=1e-3, precision="float32")
-    labels, label_ids = labels_of(corpus.splits["train"].tags)
+    labels, label_ids = classifier_labels(corpus.splits["train"].tags)
     features = features_config(folder, subword=subword)
     data = {
         name: TaggedText(Text(corpus, name, encoder, features), split.tags, label_ids, encoder.special.count)
