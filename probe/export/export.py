@@ -29,7 +29,6 @@ from probe.data.split import Split
 from probe.probes.combine import Streamed, bytes_needed
 from probe.probes.kinds import PROBES
 from probe.probes.normalization import Normalization, normalization_of
-from probe.probes.selection import Selection
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.run import extract
 from probe.system.files import key_of, now, to_jsonable, why_not_writable, write_atomically, write_json, written_whole
@@ -137,22 +136,22 @@ def read_splits(cfg: Config, each: bool = False) -> Splits:
     each: does not combine the layers: (words, layers, H). A mix, whose weights are learned, is never combined here.
     Raises UserError.
     """
-    planned = plan_to_read(cfg)
+    planned = plan_to_read(cfg, each)
     vectors = read_vectors(planned, each)
-    found = {}
+    features = {}
     for name, split in units_of(planned).items():
-        found[name] = SplitFeatures(
+        features[name] = SplitFeatures(
             [word for words in split.words for word in words],
             [tag for tags in split.tags for tag in tags],
             [slice(first, last) for first, last in pairwise(bounds(split.lengths).tolist())],
             split.documents,
             vectors[name],
         )
-    return Splits(**found)
+    return Splits(**features)
 
 
-def plan_to_read(cfg: Config) -> Plan:
-    """Returns the plan whose vectors are read.
+def plan_to_read(cfg: Config, each: bool) -> Plan:
+    """Returns the plan whose vectors are read; with `each`, its layers uncombined, as for a mix.
 
     Raises UserError for runs without stored vectors: a fine-tuned encoder, no layer.
     """
@@ -162,7 +161,7 @@ def plan_to_read(cfg: Config) -> Plan:
     planned = plan(replace(cfg, probe=replace(cfg.probe, num_layers=0)))
     if not planned.kind.reads_features:
         raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
-    return planned
+    return replace(planned, selection=replace(planned.selection, combine="mix")) if each else planned
 
 
 def units_of(planned: Plan) -> dict[str, Split]:
@@ -170,14 +169,9 @@ def units_of(planned: Plan) -> dict[str, Split]:
     return {name: split.by_unit(planned.corpus.task.units) for name, split in planned.corpus.splits.items()}
 
 
-def chosen(planned: Plan, each: bool) -> Selection:
-    """Returns the selection; with `each`, its layers uncombined, as for a mix, which the probe combines itself."""
-    return replace(planned.selection, combine="mix") if each else planned.selection
-
-
 def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
     """Returns each split's vectors; see `read_splits`."""
-    selection = chosen(planned, each)
+    selection = planned.selection
     # Layers that are not combined are normalized one by one, as in a concatenation.
     normalized = replace(selection, combine="concat") if each else selection
 
@@ -198,8 +192,8 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
     cannot be created. Existing files never change.
     """
     with new_folder(target) as part:
-        planned = plan_to_read(cfg)
-        needed = bytes_needed(planned.store, chosen(planned, each))
+        planned = plan_to_read(cfg, each)
+        needed = bytes_needed(planned.store, planned.selection)
         if reason := why_not_writable(target.parent, needed):
             raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
         splits = units_of(planned)
@@ -212,7 +206,7 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
                 _write_vectors(part / f"{name}.safetensors", vectors[name], planned.store.shards[name], bar.update)
         if normalization := vectors["train"].normalization:
             write_atomically(part / "normalize.safetensors", save(normalization.tensors))
-        write_json(part / ABOUT, _about(planned, each, vectors))
+        write_json(part / ABOUT, _about(planned, vectors))
 
 
 @contextmanager
@@ -235,8 +229,8 @@ def new_folder(target: Path, option: str = "--to") -> Iterator[Path]:
 def write_sentences(path: Path, split: Split) -> None:
     """Writes one line of JSON per sentence."""
     with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
-        for number, (words, tags) in enumerate(zip(split.words, split.tags, strict=True)):
-            document = None if split.documents is None else split.documents[number]
+        documents: Sequence[int | None] = split.documents or [None] * len(split.words)
+        for words, tags, document in zip(split.words, split.tags, documents, strict=True):
             line = {"words": words, "tags": tags, "document": document}
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
@@ -255,9 +249,9 @@ def _write_vectors(path: Path, vectors: Vectors, shards: Sequence[Shard], advanc
             advance(shard.last - shard.first)
 
 
-def _about(planned: Plan, each: bool, vectors: dict[str, Vectors]) -> dict[str, Any]:
+def _about(planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
     """Returns the content of export.json: the export's identity, the names, and the versions that wrote it."""
-    corpus, encoder, selection = planned.corpus, planned.encoder, chosen(planned, each)
+    corpus, encoder, selection = planned.corpus, planned.encoder, planned.selection
     settings = settings_of(planned.cfg)
     identity = {
         "layout": LAYOUT,
