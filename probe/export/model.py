@@ -38,7 +38,7 @@ from probe.probes.tagger import Tagger
 from probe.runs.exported import MODEL, ExportedModel, of_export
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
-from probe.runs.weights import load_probe, selection_of
+from probe.runs.weights import load_probe
 from probe.system.files import write_atomically, write_json
 from probe.system.speed import units_per_second
 from probe.tables.row import Row
@@ -90,9 +90,9 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         whole: Any = load_model(encoder, "cpu", final_norm=cfg.features.final_norm)
         texts = trial_texts(encoder, "cpu")
         measured = hidden_states(whole, *texts)[: deepest + 1]
-        cut, blocks = _cut(encoder, whole, texts, measured)
-        served = _with_classifier(cut, texts, record, tagger, normalization) if blocks == deepest else None
-        (served or cut).save_pretrained(part)
+        smaller, blocks = _cut(encoder, whole, texts, measured)
+        served = _with_classifier(smaller, texts, record, tagger, normalization) if blocks == deepest else None
+        (served or smaller).save_pretrained(part)
         _save_tokenizer(encoder.tokenizer, part)
         for path in (file, weights_path(file)):
             (part / path.parent.name).mkdir()
@@ -102,15 +102,15 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         if not _are_equal(hidden_states(again, *texts), measured):
             raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")
         write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
-        speeds = [_pieces_per_second(model, texts) for model in (whole, cut)]
-        sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, cut)]
+        speeds = [_pieces_per_second(model, texts) for model in (whole, smaller)]
+        sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, smaller)]
         usage = _usage(part, served, made) if served else ""
         card = _card(record, row, blocks, usage, sizes, speeds, target.name)
         write_atomically(part / "README.md", card)
     log(f"{record.label}: {blocks} of {encoder.num_layers} blocks, {sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M "
         f"weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder")  # fmt: skip
-    told = {PIPELINE: ", for a pipeline of transformers", WORDS: f", for transformers as {target / 'README.md'} shows"}
-    log(f"{type(served or cut).__name__} in {target}{told.get(usage, '')}")
+    uses = {PIPELINE: ", for a pipeline of transformers", WORDS: f", for transformers as {target / 'README.md'} shows"}
+    log(f"{type(served or smaller).__name__} in {target}{uses.get(usage, '')}")
 
 
 def export_text(
@@ -143,30 +143,30 @@ def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[
         if blocks >= encoder.num_layers:
             return whole, encoder.num_layers
         try:
-            cut: Any = type(whole)(cut_config(whole.config, blocks)).eval().requires_grad_(False)
-            if getattr(cut, "pooler", None) is not None:
-                cut.pooler = torch.nn.Identity()  # not None, see load_model
+            smaller: Any = type(whole)(cut_config(whole.config, blocks)).eval().requires_grad_(False)
+            if getattr(smaller, "pooler", None) is not None:
+                smaller.pooler = torch.nn.Identity()  # not None, see load_model
             if hasattr(whole, "norm_of_each"):
-                cut.norm_of_each = whole.norm_of_each[0], blocks
+                smaller.norm_of_each = whole.norm_of_each[0], blocks
             weights = whole.state_dict()
-            cut.load_state_dict({name: weights[name] for name in cut.state_dict()})
-            if _are_equal(hidden_states(cut, *texts), measured):
-                return cut, blocks
+            smaller.load_state_dict({name: weights[name] for name in smaller.state_dict()})
+            if _are_equal(hidden_states(smaller, *texts), measured):
+                return smaller, blocks
         except Exception:  # whatever a model raises that cannot be made smaller
             continue
     return whole, encoder.num_layers
 
 
-def _are_equal(found: States, measured: States) -> bool:
+def _are_equal(states: States, measured: States) -> bool:
     """Tells whether hidden states begin with those that were measured."""
-    return len(found) >= len(measured) and all(
-        one.shape == other.shape and bool((one - other).norm() <= EQUAL * other.norm())
-        for one, other in zip(found, measured, strict=False)
+    return len(states) >= len(measured) and all(
+        state.shape == expected.shape and bool((state - expected).norm() <= EQUAL * expected.norm())
+        for state, expected in zip(states, measured, strict=False)
     )
 
 
 def _with_classifier(
-    cut: Any, texts: Texts, record: RunRecord, tagger: Tagger, normalization: Normalization | None
+    smaller: Any, texts: Texts, record: RunRecord, tagger: Tagger, normalization: Normalization | None
 ) -> Any:
     """Returns the cut encoder with the probe as its head, of transformers' class for it; None if there is none.
 
@@ -176,17 +176,17 @@ def _with_classifier(
     is_plain = record.task.is_per_word and len(record.layers.indices) == 1 and not (tagger.is_mix or per_word)
     if not is_plain or tagger.lstm is not None or record.config.features["subword"] != "first":
         return None
-    config = copy.deepcopy(cut.config)
+    config = copy.deepcopy(smaller.config)
     config.id2label = dict(enumerate(tagger.labels))
     config.label2id = {label: number for number, label in config.id2label.items()}
     try:
         model: Any = transformers.AutoModelForTokenClassification.from_config(config).eval().requires_grad_(False)
         base = getattr(model, model.base_model_prefix)
-        base.load_state_dict({name: cut.state_dict()[name] for name in base.state_dict()})
+        base.load_state_dict({name: smaller.state_dict()[name] for name in base.state_dict()})
         (head,) = (
-            own
-            for own in model.modules()
-            if isinstance(own, torch.nn.Linear) and own.out_features == len(tagger.labels)
+            module
+            for module in model.modules()
+            if isinstance(module, torch.nn.Linear) and module.out_features == len(tagger.labels)
         )
         weight, bias = tagger.classifier.weight.detach(), tagger.classifier.bias.detach()
         if normalization is not None:
@@ -198,8 +198,8 @@ def _with_classifier(
         scores = model(**inputs).logits
     except Exception:  # whatever a model raises that has no such head
         return None
-    states = hidden_states(cut, ids, mask, types)[record.layers.indices[0]]
-    layer = combine_stored([states.flatten(0, 1)], selection_of(record), normalization)
+    states = hidden_states(smaller, ids, mask, types)[record.layers.indices[0]]
+    layer = combine_stored([states.flatten(0, 1)], record.selection, normalization)
     expected = tagger.classifier(layer.float()).view_as(scores)
     return model if (scores - expected).norm() <= EQUAL * expected.norm() else None
 
@@ -233,8 +233,8 @@ def _usage(folder: Path, model: Any, made: Encoder) -> str:
         read = tokenizer(SAMPLE, return_offsets_mapping=True, return_special_tokens_mask=True)
         offsets, is_special = read["offset_mapping"], read["special_tokens_mask"]
         scores = np.zeros((len(offsets), model.config.num_labels))
-        found = pipe.gather_pre_entities(SAMPLE, read["input_ids"], scores, offsets, is_special, FIRST)
-        spans = [SAMPLE[word["start"] : word["end"]] for word in pipe.aggregate_words(found, FIRST)]
+        entities = pipe.gather_pre_entities(SAMPLE, read["input_ids"], scores, offsets, is_special, FIRST)
+        spans = [SAMPLE[word["start"] : word["end"]] for word in pipe.aggregate_words(entities, FIRST)]
         return PIPELINE if (read["input_ids"], spans) == (ids, words) else usage
     except Exception:  # whatever a tokenizer raises that has no words or offsets
         return usage

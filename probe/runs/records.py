@@ -26,6 +26,7 @@ from probe.data.task import Task
 from probe.data.tasks import SPANS, TASKS
 from probe.probes.fitting import Epoch, Mix
 from probe.probes.schedule import Outcome
+from probe.probes.selection import Selection
 from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.scoring.metrics import Count, Scores
 from probe.system.files import canonical, names_in, read_regular, short
@@ -171,6 +172,12 @@ class RunRecord:
     @property
     def seed(self) -> int:
         return self.identity.seed
+
+    @property
+    def selection(self) -> Selection:
+        """Returns the layers that its probe reads."""
+        layers, normalize = self.layers, self.identity.layers.normalize
+        return Selection(self.row, tuple(layers.indices), layers.combine, layers.width, normalize)
 
     @property
     def label(self) -> str:

@@ -18,7 +18,6 @@ from probe.config import UserError
 from probe.format import reason_of
 from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.normalization import Normalization, restored_normalization
-from probe.probes.selection import Selection
 from probe.probes.tagger import Tagger
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
@@ -33,12 +32,6 @@ def write_weights(record: Path, key: str, labels: list[str], weights: dict[str, 
     content = save(tensors, {"probe": canonical({"key": key, "labels": labels})})  # several entries would be unordered
     write_atomically(weights_path(record), content)
     return sha256_of(content)
-
-
-def selection_of(record: RunRecord) -> Selection:
-    """Returns the layers that a record's probe reads."""
-    layers = record.layers
-    return Selection(record.row, tuple(layers.indices), layers.combine, layers.width, record.identity.layers.normalize)
 
 
 def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagger, Normalization | None]:
@@ -65,9 +58,8 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
         with safe_open(path, framework="pt") as opened:
             header = json.loads((opened.metadata() or {}).get("probe", "{}"))
         weights, labels = load(content), list(header["labels"])
-        selection = selection_of(record)
-        normalization = restored_normalization(selection, weights)
-        tagger = Tagger(recorded_probe(record.config.probe), selection, labels)
+        normalization = restored_normalization(record.selection, weights)
+        tagger = Tagger(recorded_probe(record.config.probe), record.selection, labels)
         tagger.load_state_dict(weights)
         return tagger.to(device), normalization
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:

@@ -45,10 +45,10 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     }
     fitting = {file: record for file, record in fitting.items() if record.sha256.weights} or fitting
     if len({names[file][-1] for file in fitting}) != 1:
-        known = sorted({own[-1] for own in names.values()})
+        known = sorted({aliases[-1] for aliases in names.values()})
         hint = suggestion(row, known) if row else ""
-        asked = f"--row {row or 'NAME'} --seed {seed or 'S'}"
-        raise UserError(f"{folder}: {asked}: expected one of the rows {'; '.join(known)}.{hint}")
+        options = f"--row {row or 'NAME'} --seed {seed or 'S'}"
+        raise UserError(f"{folder}: {options}: expected one of the rows {'; '.join(known)}.{hint}")
     if len({run_of(file, record).row for file, record in fitting.items()}) > 1:
         raise UserError(
             f"{folder} has {row or 'this row'} with several settings, and --row cannot choose between them. Train the "
@@ -57,27 +57,27 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     return max(fitting.items(), key=lambda pair: pair[1].scores.dev.headline)
 
 
-def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
+def read_untagged(source: str, data: DataConfig, how: str | None) -> Split:
     """Reads a file, standard input ("-"), or the text itself.
 
     data: the settings of columns and fields. how: one of INPUTS; None: a file as in training, by its ending, and
     anything else as running text, also a .txt unless its lines have a word each or end in tags. All tags are O. Raises
     UserError.
     """
-    default, origin = "text", given
-    if given == "-":
+    default, origin = "text", source
+    if source == "-":
         origin = "standard input"
         try:
             lines = sys.stdin.buffer.read().decode("utf-8-sig").split("\n")
         except UnicodeDecodeError as error:
             raise UserError(f"{origin} is not UTF-8 ({error.reason}).") from None
-    elif os.path.exists(given):  # noqa: PTH110 - Path.exists raises for a text that is too long to be a path
-        default = next(name for name, reader in READERS.items() if reader is reader_of(Path(given)))
-        lines = list(lines_of(Path(given)))
-    elif given.split() == [given] and LIKE_A_FILE.search(given):
-        raise UserError(f"{given}: there is no such file. If it is a text, not a file, give it on standard input (-).")
+    elif os.path.exists(source):  # noqa: PTH110 - Path.exists raises for a text that is too long to be a path
+        default = next(name for name, reader in READERS.items() if reader is reader_of(Path(source)))
+        lines = list(lines_of(Path(source)))
+    elif source.split() == [source] and LIKE_A_FILE.search(source):
+        raise UserError(f"{source}: there is no such file. If it is a text, not a file, give it on standard input (-).")
     else:
-        lines, origin, how = given.split("\n"), "text", "text"
+        lines, origin, how = source.split("\n"), "text", "text"
     if default == "columns" and origin.endswith(".txt") and not _has_tags(lines):
         default = "text"
     how = how or default
@@ -85,7 +85,7 @@ def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
         return read_running(lines, origin)
     read = READERS[how].read_lines
     if read is None:
-        raise UserError(f"{given}: {READERS[how].name} cannot be tagged. Formats: {', '.join(INPUTS)}.")
+        raise UserError(f"{source}: {READERS[how].name} cannot be tagged. Formats: {', '.join(INPUTS)}.")
     try:
         return read(lines, replace(Layout.of(data), without_tags=True), origin)
     except UserError as error:
@@ -95,8 +95,8 @@ def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
 def _has_tags(lines: Sequence[str]) -> bool:
     """Tells whether lines have a word each, or tags behind words."""
     cells = [line.split() for line in lines if line.strip()]
-    tags = [re.fullmatch(r"O|[BIESLUM]-\S+", own[-1]) for own in cells if len(own) > 1]
-    return all(len(own) == 1 for own in cells) or 2 * sum(map(bool, tags)) > len(tags)
+    tags = [re.fullmatch(r"O|[BIESLUM]-\S+", row[-1]) for row in cells if len(row) > 1]
+    return all(len(row) == 1 for row in cells) or 2 * sum(map(bool, tags)) > len(tags)
 
 
 def read_running(lines: list[str], origin: str) -> Split:

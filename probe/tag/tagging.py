@@ -24,7 +24,7 @@ from probe.runs.exported import read_exported
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord
 from probe.runs.run import extract
-from probe.runs.weights import load_probe, selection_of
+from probe.runs.weights import load_probe
 from probe.scoring.tags import Tags
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import ensure_features, report_encoder
@@ -71,18 +71,17 @@ class TrainedRow:
             return self.probe[1]
         if not self.record.identity.layers.normalize:
             return None
-        planned = plan(self.cfg)
-        return normalization_of(extract(planned), selection_of(self.record))
+        return normalization_of(extract(plan(self.cfg)), self.record.selection)
 
     def tag(self, splits: Sequence[Split]) -> Iterator[Tags]:
         """Yields the tags of each sentence of each split. Raises UserError."""
         tagger, _ = self.probe
-        with self._read(splits) as found:
+        with self._read(splits) as vectors:
             if self.device == "cpu":
                 torch.set_num_threads(1)  # as in training
-            for read, split in zip(found, splits, strict=True):
+            for streamed, split in zip(vectors, splits, strict=True):
                 sizes = split.by_unit(self.record.task.units).lengths
-                tags, _ = tagger.predict(TaggedWords(read, [["O"] * size for size in sizes], {}, self.device))
+                tags, _ = tagger.predict(TaggedWords(streamed, [["O"] * size for size in sizes], {}, self.device))
                 yield tags
 
     def features(self, splits: Sequence[Split]) -> Iterator[torch.Tensor]:
@@ -91,9 +90,9 @@ class TrainedRow:
         A mix is the learned one, (words, H), if the probe's weights were saved, else its layers, (words, layers, H).
         """
         tagger = self.probe[0] if self.record.sha256.weights else None
-        with self._read(splits) as found:
-            for read in found:
-                whole = read.between(0, len(read)).float()
+        with self._read(splits) as vectors:
+            for streamed in vectors:
+                whole = streamed.between(0, len(streamed)).float()
                 if tagger is not None and tagger.is_mix:
                     whole = mix(whole, tagger.mix_weights.detach().cpu(), tagger.mix_scale.detach().cpu())
                 yield whole
@@ -110,5 +109,4 @@ class TrainedRow:
         with TemporaryDirectory(prefix=".tagging-", dir=cfg.cache_dir) as folder:
             features = replace(cfg, cache_dir=folder, layers=sorted(set(self.record.layers.indices)))
             store = ensure_features(corpus, self.encoder, features, self.device, self.model)
-            selection = selection_of(self.record)
-            yield [Streamed(store, name, selection, normalization=normalization) for name in corpus.splits]
+            yield [Streamed(store, name, self.record.selection, normalization=normalization) for name in texts]
