@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from probe.config import SENTENCES, Config, LayersConfig, UserError, suggestion
+from probe.config import SENTENCES, Config, UserError, suggestion
 from probe.data.corpus import Corpus
 from probe.data.running_text import split_text
 from probe.data.split import Split
@@ -119,8 +119,8 @@ class TextEncoder:
         pooled, parts = None, None
         prefix, width = len(encoder.special.prefix), ids.shape[1]
         for i, window in enumerate(cut.windows):
-            own = [None if part is None else part[i : i + 1].to(self.device) for part in (ids, mask, types)]
-            output = outputs(self.model, *own)  # type: ignore[arg-type]
+            batch = [None if part is None else part[i : i + 1].to(self.device) for part in (ids, mask, types)]
+            output = outputs(self.model, *batch)  # type: ignore[arg-type]
             states: tuple[torch.Tensor, ...] = output.hidden_states
             check_states(states, ids[i : i + 1].shape, encoder)
             if i == 0:
@@ -150,7 +150,7 @@ class TextEncoder:
             parts,
         )
 
-    def _keep_part(self, name: str, _: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
+    def _keep_part(self, name: str, _: torch.nn.Module, inputs: Any, output: torch.Tensor) -> None:
         self._parts[name] = output[0]
 
     def _parts_of(self, layer_0: torch.Tensor) -> dict[str, torch.Tensor] | None:
@@ -172,13 +172,11 @@ def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torc
     cls: its first piece; mean, max: over all its pieces with special ones; all three with the chosen layers.
     mean_second_to_last: the mean of the second-to-last layer, for any chosen layers. pooler: the pooler's output.
     """
-    missing = reading.pooled is None if how == "pooler" else not reader.encoder.special.prefix
-    if how in ("pooler", "cls") and missing:
+    if how == "pooler" and reading.pooled is not None:
+        return reading.pooled
+    if how == "pooler" or (how == "cls" and not reader.encoder.special.prefix):
         others = ", ".join(name for name in SENTENCES if name not in ("pooler", how))
         raise UserError(f"--sentence {how}: {reader.encoder.name} has none. Expected one of {others}.")
-    if how == "pooler":
-        assert reading.pooled is not None
-        return reading.pooled
     if how == "mean_second_to_last":
         return reading.pieces[-2].mean(0)
     pieces = combine(reading.pieces, reader.selection)  # (K, H')
@@ -219,11 +217,10 @@ def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> 
         raise UserError(f"--word {word}: expected 2 occurrences or more, found {len(occurrences)}.{hint}")
     vectors = torch.stack([readings[occurrence.text].vectors[occurrence.word] for occurrence in occurrences])
     layers = vectors.transpose(0, 1).contiguous()  # (L + 1, n, H)
-    num_layers, hidden_size = reader.encoder.num_layers, reader.encoder.hidden_size
-    rows = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]
+    by_layer = {f"layer_{k}": cosines(layer) for k, layer in enumerate(layers)}
     if len(reader.selection.indices) > 1:
-        rows.append(reader.selection)
-    return ComparedWord(occurrences, {row.name: cosines(combine(layers, row)) for row in rows})
+        by_layer[reader.selection.name] = cosines(combine(layers, reader.selection))
+    return ComparedWord(occurrences, by_layer)
 
 
 def _around(words: list[str], at: int) -> str:

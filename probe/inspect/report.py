@@ -53,7 +53,7 @@ def _as_json(
     word's vector. `cosines` are those of --sentence.
     """
     encoder, selection = reader.encoder, reader.selection
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "encoder": {"name": encoder.name, **encoder.fingerprint},
         "causal": reader.model.is_causal,
         "texts": [],
@@ -62,7 +62,7 @@ def _as_json(
     }
     for reading in readings:
         ids = reading.ids.flatten().tolist()
-        found["texts"].append(
+        content["texts"].append(
             {
                 "text": reading.text,
                 "words": reading.words,
@@ -77,13 +77,13 @@ def _as_json(
         )
     if sentence is not None:
         vectors = torch.stack([sentence_vector(reading, sentence, reader) for reading in readings])
-        found |= {"sentence": sentence, "cosines": cosines(vectors).tolist()}
+        content |= {"sentence": sentence, "cosines": cosines(vectors).tolist()}
     if comparison is not None:
-        found["word"] = {
+        content["word"] = {
             "occurrences": [occurrence._asdict() for occurrence in comparison.occurrences],
             "cosines": {name: values.tolist() for name, values in comparison.cosines.items()},
         }
-    return found
+    return content
 
 
 def show_reading(reading: EncodedText, number: int, reader: TextEncoder) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _show_parts(reading: EncodedText, reader: TextEncoder) -> Iterator[str]:
         yield f"layer 0 = LayerNorm({' + '.join(added)} embedding); the sum itself is not layer 0. Norms:"
         pieces = reader.encoder.tokenizer.convert_ids_to_tokens(reading.ids[0].tolist())
         norms = torch.stack([part.norm(dim=1) for part in reading.parts.values()], 1).tolist()  # by piece, then part
-        rows = [[piece, *(f"{norm:.2f}" for norm in own)] for piece, own in zip(pieces, norms, strict=False)]
+        rows = [[piece, *(f"{norm:.2f}" for norm in row)] for piece, row in zip(pieces, norms, strict=False)]
         yield from _aligned(["piece", *reading.parts], rows, "l" + "r" * len(reading.parts))
     yield ""
 
