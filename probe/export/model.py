@@ -257,15 +257,13 @@ def _card(
     """Writes the model card."""
     dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.headline.name
     indices = record.layers.indices
-    layers = (
-        f"layer {indices[0]}" if len(indices) == 1 else f"{record.layers.combine} of layers {format_layers(indices)}"
-    )
+    chosen = "layer" if len(indices) == 1 else f"{record.layers.combine} of layers"
     task = f"{'token' if record.task.is_per_word else 'text'}-classification"
     lines = [
         f"---\nlibrary_name: transformers\npipeline_tag: {task}\nbase_model: {record.encoder.name}\n---",
         f"\n# {name}\n",
         f"{record.encoder.name}, cut to {blocks} of {record.encoder.num_layers} blocks. A probe was trained on its "
-        f"frozen vectors: {describe_probe(record.config.probe)}, {layers}.\n",
+        f"frozen vectors: {describe_probe(record.config.probe)}, {chosen} {format_layers(indices)}.\n",
         f"- Corpus: {record.data.name}. Dev {score} {percent(dev)}, test {score} {percent(test)}.",
         *["- Training was ended before it converged."] * (record.outcome != "converged"),
         f"- Row `{record.row}`, seed {record.seed}, record `{record.key}`.",

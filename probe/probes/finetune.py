@@ -27,7 +27,7 @@ from probe.config import Config
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import load_model, outputs
 from probe.format import duration, reason_of
-from probe.probes.batches import pooled_batches
+from probe.probes.batches import UNCOUNTED, pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
@@ -52,7 +52,7 @@ class TaggedText:
     def __init__(self, text: Text, tags: Tags, label_ids: dict[str, int], special: int) -> None:
         self.text, self.tags = text, tags
         # A tag that does not occur in train has no id and cannot be predicted.
-        self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])  # (W,)
+        self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])  # (W,)
         self.windows = text.windows
         self.widths = [text.pieces.count(window.first, window.last) + special for window in self.windows]
 
@@ -99,8 +99,7 @@ class FineTuned(nn.Module):
         lengths = None if lengths is None else to_device(lengths, self.device)
         in_bfloat16 = torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bfloat16")
         with kernels(self.precision, self.device, lstm=False), in_bfloat16:
-            given = outputs(self.model, ids, mask, types)
-            last = given.hidden_states[-1]  # (B, P, H)
+            last = outputs(self.model, ids, mask, types).hidden_states[-1]  # (B, P, H)
             words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
             scores = self.classifier(self.dropout(words))
         return scores.float(), rows
@@ -119,7 +118,7 @@ class FineTuned(nn.Module):
             ids[to_device(rows, self.device)] = scores.argmax(-1)
             labels = to_device(split.labels[rows], self.device)
             loss += nn.functional.cross_entropy(scores, labels, reduction="sum")
-        return tags_of(ids, self.labels, split.tags), loss.item() / max(1, int((split.labels >= 0).sum()))
+        return tags_of(ids, self.labels, split.tags), loss.item() / max(1, int((split.labels != UNCOUNTED).sum()))
 
 
 def fine_tune(
@@ -262,17 +261,9 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     }
     machine = hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device))
     read_s = time.perf_counter() - clock
+    measure, made_by = inputs.corpus.task.measure, canonical([versions(), to_jsonable(machine)])
     tuned = fine_tune(
-        cfg,
-        encoder,
-        data["train"],
-        data["dev"],
-        labels,
-        inputs.corpus.task.measure,
-        device,
-        inputs.unfinished,
-        canonical([versions(), to_jsonable(machine)]),
-        log,
+        cfg, encoder, data["train"], data["dev"], labels, measure, device, inputs.unfinished, made_by, log
     )
     progress = tuned.progress
     test, _ = tuned.predict(data["test"])

@@ -95,7 +95,7 @@ def deviations_in(store: FeatureStore, layers: Sequence[int]) -> list[float]:
     Reads the first MEASURED_SHARDS shards of train.
     """
     part = replace(store, shards={"train": store.shards["train"][:MEASURED_SHARDS]})
-    _, variance = _moments(found for _, found in part.read("train", layers))
+    _, variance = _moments(shard for _, shard in part.read("train", layers))
     deviations: list[float] = variance.mean(1).sqrt().tolist()
     return deviations
 

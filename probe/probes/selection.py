@@ -34,12 +34,10 @@ class Selection:
     def as_text(self) -> str:
         if not self.indices:
             return f"{self.name} = no layer: each word gets its most frequent tag in train"
+        layers = ", ".join(map(str, self.indices))
+        chosen = f"layer {layers}" if len(self.indices) == 1 else f"{self.combine} of layers {layers}"
         normalized = f", layers.normalize={self.normalize}" if self.normalize else ""
-        return (
-            f"{self.name} = {self.combine} of layers {', '.join(map(str, self.indices))}{normalized}"
-            if len(self.indices) > 1
-            else f"{self.name} = layer {self.indices[0]}{normalized}"
-        )
+        return f"{self.name} = {chosen}{normalized}"
 
 
 def encoder_flops(hidden_size: int, num_blocks: int) -> int:
@@ -69,11 +67,11 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
 
 def presets_of(num_layers: int, hidden_size: int) -> list[Selection]:
     """Resolves the presets for an encoder of `num_layers` blocks, without those that name layers it does not have."""
-    found = []
+    selections = []
     for preset in layer_presets():
         with contextlib.suppress(UserError):  # such as the last four of three layers
-            found.append(select(preset, num_layers, hidden_size))
-    return found
+            selections.append(select(preset, num_layers, hidden_size))
+    return selections
 
 
 def unlike_layers(row: str, combine: str, deviations: Sequence[float]) -> str | None:
