@@ -98,16 +98,16 @@ def test_normalized_vectors_are_exported_as_a_probe_reads_them(
 
     scale = np.sqrt(combined(alike("train")).var(0).mean())
     for split in ("train", "dev", "test"):
-        found = load_file(tmp_path / f"out/{split}.safetensors")["vectors"].double().numpy()
-        assert np.allclose(found, combined(alike(split)) / scale, rtol=2e-3, atol=2e-3)
+        exported = load_file(tmp_path / f"out/{split}.safetensors")["vectors"].double().numpy()
+        assert np.allclose(exported, combined(alike(split)) / scale, rtol=2e-3, atol=2e-3)
     assert json.loads((tmp_path / "out/export.json").read_text())["normalize"] == "scale"
     of_layers = load_file(tmp_path / "out/normalize.safetensors")  # brings other text to the same scale
     new = np.stack(
         [layer.float().numpy() for k, layer in stored_layers(tmp_path / "cache", "dev").items() if k in "2345"]
     )
     shift, gain = (of_layers[f"normalize.{name}"].unsqueeze(1).numpy() for name in ("shift", "gain"))
-    found = load_file(tmp_path / "out/dev.safetensors")["vectors"].float().numpy()
-    assert np.allclose(combined((new - shift) * gain), found, rtol=2e-3, atol=2e-3)
+    exported = load_file(tmp_path / "out/dev.safetensors")["vectors"].float().numpy()
+    assert np.allclose(combined((new - shift) * gain), exported, rtol=2e-3, atol=2e-3)
 
 
 def test_layers_can_be_kept_apart_summed_or_stored_in_bfloat16(inputs: list[str], tmp_path: Path, typed: Typed):

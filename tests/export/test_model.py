@@ -28,8 +28,8 @@ def kept(encoder: Path, data: Path, *settings: str) -> Path:
     """A results folder with a run whose weights were saved, of layer 1 unless settings say otherwise."""
     chosen = any(setting.startswith("layers=") for setting in settings)
     layers = [] if chosen else ["layers=single", "layers.indices=[1]"]
-    given = [*overrides(encoder, data), *TINY, "probe.learning_rate=0.05", "save_probe=true", "results_dir=results"]
-    run(configs_of([*given, *layers, *settings])[0][0], log=lambda _: None)
+    inputs = [*overrides(encoder, data), *TINY, "probe.learning_rate=0.05", "save_probe=true", "results_dir=results"]
+    run(configs_of([*inputs, *layers, *settings])[0][0], log=lambda _: None)
     return Path("results").absolute()
 
 
@@ -91,13 +91,13 @@ def test_transformers_alone_gives_the_scores_of_the_probe(
     assert typed("export", str(results), "--model", "model").returncode == 0
     tag = transformers.pipeline("token-classification", "model", aggregation_strategy="first")
     words = [line.split() for line in predictions(results).split("\n\n")[0].splitlines()]
-    found = {group["start"]: group["entity_group"] for group in tag(" ".join(word for word, *_ in words))}
+    entities = {group["start"]: group["entity_group"] for group in tag(" ".join(word for word, *_ in words))}
     at, expected = 0, {}
     for word, *_, label in words:
         if label.startswith("B-"):
             expected[at] = label[2:]
         at += len(word) + 1
-    assert found == expected
+    assert entities == expected
 
 
 @pytest.mark.parametrize(
@@ -118,23 +118,23 @@ def test_the_call_of_the_model_card_gives_the_same_tags_without_this_package(
     sentences = ["\n".join(words[at : at + 5]) + "\n\n" for at in range(0, len(words), 5)]
     write_splits(tmp_path, **{name: "".join(sentences[at::3]) for at, name in enumerate(("train", "dev", "test"))})
     results = kept(tmp_path / "encoder", tmp_path, *settings)
-    told = typed("export", str(results), "--model", "model")
-    assert told.returncode == 0
+    exported = typed("export", str(results), "--model", "model")
+    assert exported.returncode == 0
     text = '(paris), "may" be: paris.'
     pairs = probe.load("model").tag([text])[0]
     assert len({tag for _, tag in pairs}) > 1, "else any call would give the same"
     call = (Path("model") / "README.md").read_text().split("```python\n")[1].split("```")[0]
-    assert ("pipeline" in call) == ("pipeline" in told.stdout) == has_pipeline
+    assert ("pipeline" in call) == ("pipeline" in exported.stdout) == has_pipeline
     call = call.replace('"Angela Merkel came to Paris."', repr(text))
     shown = f"[[g['start'], g['end'], g['entity_group']] for g in tag({text!r})]" if has_pipeline else "tags"
     done = python(f"import json, sys\nsys.modules['probe'] = None\n{call}print(json.dumps({shown}))")
-    found, at = json.loads(done.stdout), 0
+    tagged, at = json.loads(done.stdout), 0
     if not has_pipeline:
-        assert found == [list(pair) for pair in pairs]
+        assert tagged == [list(pair) for pair in pairs]
         return
     for word, tag in pairs:
         at = text.index(word, at)
-        assert [kind for first, last, kind in found if first <= at < last] == [tag[2:]] * (tag != "O"), word
+        assert [kind for first, last, kind in tagged if first <= at < last] == [tag[2:]] * (tag != "O"), word
 
 
 @pytest.mark.parametrize(

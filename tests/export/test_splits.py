@@ -59,10 +59,10 @@ def test_rows_are_chosen_as_numpy_chooses_them(splits: Splits, tmp_path: Path):
         choose.random(n) < 0.2,
     ]  # fmt: skip
     for wanted in rows:
-        found = vectors[wanted]
-        assert isinstance(found, torch.Tensor)
-        assert found.shape == array[wanted].shape, wanted
-        assert np.array_equal(found.numpy(), array[wanted]), wanted
+        chosen = vectors[wanted]
+        assert isinstance(chosen, torch.Tensor)
+        assert chosen.shape == array[wanted].shape, wanted
+        assert np.array_equal(chosen.numpy(), array[wanted]), wanted
     assert vectors[[]].shape == (0, 64)
     for within in ((slice(8, 60), 3), ([2, 77], slice(4, 9)), (5, 6), (slice(None), [1, 0])):
         assert np.array_equal(vectors[within].numpy(), array[within])
@@ -138,14 +138,14 @@ def test_settings_that_cannot_be_are_refused(settings: list[str]):
 def test_text_and_encoder_that_changed_between_two_calls_are_read_anew(
     settings: list[str], tiny_data: Path, tiny_bert: Path, tmp_path: Path
 ):
-    own = [f"encoder.path={shutil.copytree(tiny_bert, tmp_path / 'encoder')}"]
-    before = probe.features(*settings, *own, "layers=last").dev
+    copied = [f"encoder.path={shutil.copytree(tiny_bert, tmp_path / 'encoder')}"]
+    before = probe.features(*settings, *copied, "layers=last").dev
     (tiny_data / "dev.conll").write_text("acme B-ORG\nwon O\n\n" + (tiny_data / "dev.conll").read_text())
-    after = probe.features(*settings, *own, "layers=last").dev
+    after = probe.features(*settings, *copied, "layers=last").dev
     assert after.words == ["acme", "won", *before.words]
     weights = load_file(tmp_path / "encoder/model.safetensors")
     save_file({name: 1.3 * value for name, value in weights.items()}, tmp_path / "encoder/model.safetensors")
-    scaled = probe.features(*settings, *own, "layers=last").dev
+    scaled = probe.features(*settings, *copied, "layers=last").dev
     assert scaled.words == after.words
     assert not torch.allclose(scaled.vectors[:], after.vectors[:], atol=1e-2)
 

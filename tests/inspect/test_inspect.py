@@ -130,11 +130,11 @@ def test_the_parts_of_layer_0_are_shown_if_its_norm_of_their_sum(
     tokenizer, model = FAMILIES[kind]()
     tokenizer.save_pretrained(tmp_path / kind)
     model.save_pretrained(tmp_path / kind)
-    given = reader(tiny_cfg, tmp_path / kind).read("be met x")
-    words = [word for word in given.word_of_piece[0] if word is not None]
+    reading = reader(tiny_cfg, tmp_path / kind).read("be met x")
+    words = [word for word in reading.word_of_piece[0] if word is not None]
     assert words == sorted(words)
     assert set(words) == {0, 1, 2}
-    assert (given.parts is not None) == are_known
+    assert (reading.parts is not None) == are_known
 
 
 def test_a_pooler_without_weights_is_not_shown(tiny_bert: Path, tiny_cfg: Config, tmp_path: Path):
@@ -232,18 +232,18 @@ def test_layers_are_combined_as_in_training(tiny: TextEncoder):
 def test_cosines_are_those_of_a_words_vectors_at_each_layer(tiny: TextEncoder):
     texts = ["the Bank of England", "ana went to the bank .", "banks of leeds , bank"]
     readings = [tiny.read(text, number=i + 1) for i, text in enumerate(texts)]
-    found = compare(readings, "bank", tiny)
-    assert [(occurrence.text, occurrence.word) for occurrence in found.occurrences] == [(0, 1), (1, 4), (2, 4)]
-    assert found.occurrences[1].around == "… went to the [bank] ."
+    compared = compare(readings, "bank", tiny)
+    assert [(occurrence.text, occurrence.word) for occurrence in compared.occurrences] == [(0, 1), (1, 4), (2, 4)]
+    assert compared.occurrences[1].around == "… went to the [bank] ."
     states = [torch.stack(plain(tiny.encoder.folder, text).hidden_states)[:, 0] for text in texts]
     pieces = [state[:, at] for state, at in zip(states, (2, 5, -2), strict=True)]  # each (6, 16)
     references = {f"layer_{k}": [piece[k] for piece in pieces] for k in range(6)}
     references[tiny.selection.name] = [piece[2:].flatten() for piece in pieces]
-    assert found.cosines.keys() == references.keys()
+    assert compared.cosines.keys() == references.keys()
     for name, vectors in references.items():
-        given = torch.stack(vectors)
-        alike = torch.nn.functional.cosine_similarity(given[:, None], given[None], dim=-1)
-        np.testing.assert_allclose(found.cosines[name], alike, atol=1e-5)
+        stacked = torch.stack(vectors)
+        alike = torch.nn.functional.cosine_similarity(stacked[:, None], stacked[None], dim=-1)
+        np.testing.assert_allclose(compared.cosines[name], alike, atol=1e-5)
 
 
 # For programs.
@@ -252,11 +252,11 @@ def test_cosines_are_those_of_a_words_vectors_at_each_layer(tiny: TextEncoder):
 def test_json_holds_what_programs_need(tiny_settings: list[str], capsys: pytest.CaptureFixture[str]):
     command = ["inspect", "ana met smith", "the bank , Bank", "--pad", "7", "--sentence", "mean", "--word", "bank"]
     assert dispatch([*command, "--format", "json", *tiny_settings]) == 0
-    found = json.loads(capsys.readouterr().out)
+    content = json.loads(capsys.readouterr().out)
     parts = {"encoder", "texts", "hidden_states", "layers", "cosines", "sentence", "word", "causal"}
-    assert found.keys() == parts
-    assert found["hidden_states"] == 6
-    first = found["texts"][0]
+    assert content.keys() == parts
+    assert content["hidden_states"] == 6
+    first = content["texts"][0]
     assert first["words"] == ["ana", "met", "smith"]
     assert first["pieces"] == ["[CLS]", "ana", "met", "smith", "[SEP]", "[PAD]", "[PAD]"]
     assert len(first["ids"]) == 7
@@ -264,10 +264,10 @@ def test_json_holds_what_programs_need(tiny_settings: list[str], capsys: pytest.
     assert first["segment_ids"] == [0] * 7
     assert first["word_of_piece"] == [None, 0, 1, 2, None, None, None]
     assert first["shape"] == [1, 7, 16]
-    assert np.shape(found["cosines"]) == (2, 2)
-    assert found["cosines"][0][0] == pytest.approx(1)
-    assert len(found["word"]["occurrences"]) == 2
-    assert np.shape(found["word"]["cosines"]["layer_3"]) == (2, 2)
+    assert np.shape(content["cosines"]) == (2, 2)
+    assert content["cosines"][0][0] == pytest.approx(1)
+    assert len(content["word"]["occurrences"]) == 2
+    assert np.shape(content["word"]["cosines"]["layer_3"]) == (2, 2)
 
 
 # The command.
@@ -412,12 +412,12 @@ def test_the_packaged_encoder_reads_as_a_plain_forward_does(packaged: TextEncode
 
 @pytest.mark.real
 def test_the_senses_of_bank_part_in_the_later_layers(packaged: TextEncoder):
-    found = compare([packaged.read(BANK)], "bank", packaged)
+    compared = compare([packaged.read(BANK)], "bank", packaged)
     expected = torch.stack(plain(packaged.encoder.folder, BANK).hidden_states)[:, 0]
     vault, robber, river = (expected[:, at] for at in (6, 10, 19))
     cosine = torch.nn.functional.cosine_similarity
     for k in range(7):
-        alike = found.cosines[f"layer_{k}"]
+        alike = compared.cosines[f"layer_{k}"]
         for pair, (one, other) in {(0, 1): (vault, robber), (0, 2): (vault, river), (1, 2): (robber, river)}.items():
             assert alike[pair] == pytest.approx(float(cosine(one[k], other[k], dim=0)), abs=1e-5)
         assert k < 4 or alike[0, 1] > max(alike[0, 2], alike[1, 2])
@@ -472,15 +472,15 @@ def test_golden_machine_learning_engineer(base: TextEncoder):
 @pytest.mark.hub
 def test_golden_banks(base: TextEncoder):
     reading = base.read(BANK, segment=1)
-    found = compare([reading], "bank", base)
-    assert found.cosines["sum_last_four"][1, 0] == pytest.approx(0.94567525, abs=1e-4)
-    assert found.cosines["sum_last_four"][1, 2] == pytest.approx(0.6797334, abs=1e-4)
+    compared = compare([reading], "bank", base)
+    assert compared.cosines["sum_last_four"][1, 0] == pytest.approx(0.94567525, abs=1e-4)
+    assert compared.cosines["sum_last_four"][1, 2] == pytest.approx(0.6797334, abs=1e-4)
     golden = [
         [2.1319, -2.1413, -1.6260, 0.8638],
         [1.1868, -1.5298, -1.3770, 1.0648],
         [1.1295, -1.4725, -0.7296, -0.0901],
     ]
-    places = [occurrence.word for occurrence in found.occurrences]
+    places = [occurrence.word for occurrence in compared.occurrences]
     vectors = combine(reading.vectors[places].transpose(0, 1), base.selection)
     for vector, values in zip(vectors, golden, strict=True):
         assert vector[:4].tolist() == pytest.approx(values, abs=1e-3)

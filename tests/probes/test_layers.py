@@ -19,7 +19,7 @@ from probe.vectors.store import DamagedShard
 
 
 @pytest.mark.parametrize(
-    ("asked", "combine", "indices", "width", "name"),
+    ("wanted", "combine", "indices", "width", "name"),
     [
         ([-1], "concat", (12,), 768, "layer_12"),
         ([0], "concat", (0,), 768, "layer_0"),
@@ -30,13 +30,13 @@ from probe.vectors.store import DamagedShard
         (":", "mix", tuple(range(13)), 768, "mix_0_1_2_3_4_5_6_7_8_9_10_11_12"),
     ],
 )
-def test_indices_become_absolute_in_the_order_asked_for(asked, combine, indices, width, name):
-    selection = select(LayersConfig(asked, combine), 12, 768)
+def test_indices_become_absolute_in_the_order_asked_for(wanted, combine, indices, width, name):
+    selection = select(LayersConfig(wanted, combine), 12, 768)
     assert (selection.indices, selection.width, selection.name) == (indices, width, name)
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("wanted", "message"),
     [
         ([99], r"\b99 .*\b0 .*\b12\b"),
         ([-14], r"-14\b"),
@@ -52,9 +52,9 @@ def test_indices_become_absolute_in_the_order_asked_for(asked, combine, indices,
         (None, r"layers\.indices=(None|null)"),
     ],
 )
-def test_what_is_no_selection_is_refused_with_the_valid_range(asked, message):
+def test_what_is_no_selection_is_refused_with_the_valid_range(wanted, message):
     with pytest.raises(UserError, match=message):
-        select(LayersConfig(asked, "concat"), 12, 768)
+        select(LayersConfig(wanted, "concat"), 12, 768)
 
 
 def test_four_layers_of_a_three_layer_encoder_are_refused_not_cut():
@@ -88,9 +88,9 @@ def test_streamed_features_are_the_same_bits_as_those_in_memory(tmp_path: Path, 
     assert len(streamed) == len(held)
     everywhere = torch.randint(len(held), (40, 3), generator=torch.Generator().manual_seed(0))
     for rows in (everywhere, torch.arange(len(held)), torch.tensor([[0, 0], [len(held) - 1, 0]]), everywhere[:0]):
-        found = streamed[rows]
-        assert found.dtype == held.dtype
-        assert torch.equal(found, held[rows])
+        read = streamed[rows]
+        assert read.dtype == held.dtype
+        assert torch.equal(read, held[rows])
     assert bytes_needed(store, selection) == sum(
         features.numel() * features.element_size()
         for features in (read_selection(store, split, selection) for split in store.shards)

@@ -205,8 +205,8 @@ def test_a_command_that_trained_nothing_is_not_invented(kept: tuple[Path, str]):
 
 def test_columns_keep_their_columns_and_markers_and_a_text_is_split_into_words(here: Callable, kept: tuple[Path, str]):
     folder, row = kept
-    told = here("tag", str(folder), "--row", row, "ana met smith in paris.", "--format", "json")
-    (line,) = told.stdout.splitlines()
+    in_json = here("tag", str(folder), "--row", row, "ana met smith in paris.", "--format", "json")
+    (line,) = in_json.stdout.splitlines()
     running = json.loads(line)
     assert running["tokens"] == ["ana", "met", "smith", "in", "paris", "."]
     Path("one.txt").write_text("ana\nmet\nsmith\nin\nparis\n.\n\nacme\nwon\n")
@@ -218,10 +218,10 @@ def test_columns_keep_their_columns_and_markers_and_a_text_is_split_into_words(h
     four.write_text(
         "-DOCSTART- -X- O O\n\nana NNP x B-PER\nwon VBD y O\n\n-DOCSTART- (2)\n\nacme NNP z B-ORG\n\n-DOCSTART- (3)\n"
     )
-    given, come = (text.splitlines() for text in (four.read_text(), here("tag", str(folder), "four.txt").stdout))
-    assert come[0] == "-DOCSTART- -X- O O O"
-    assert [line if line[:1] in ("", "-") else line.rpartition(" ")[0] for line in come[1:]] == given[1:]
-    assert [len(line.split(" ")) for line in come] == [5, 1, 5, 5, 1, 2, 1, 5, 1, 2]
+    untagged, tagged = (text.splitlines() for text in (four.read_text(), here("tag", str(folder), "four.txt").stdout))
+    assert tagged[0] == "-DOCSTART- -X- O O O"
+    assert [line if line[:1] in ("", "-") else line.rpartition(" ")[0] for line in tagged[1:]] == untagged[1:]
+    assert [len(line.split(" ")) for line in tagged] == [5, 1, 5, 5, 1, 2, 1, 5, 1, 2]
     Path("lines.txt").write_text("Ana met Smith\nAcme won Leeds\n")
     names(here("tag", str(folder), "lines.txt").stderr, "2 sentences", "6 words")
     names(here("tag", str(folder), "lines.txt", "--input", "columns").stderr, "1 sentence", "2 words", "3 columns")
