@@ -12,7 +12,7 @@ from probe.format import short_name, with_encoder
 from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.records import RunRecord, load_records
 from probe.runs.sweep_plan import Setting, read_asked
-from probe.system.files import canonical, to_jsonable
+from probe.system.files import canonical, sha256_of, short, to_jsonable
 
 # Settings of the features that say how an encoder reads a text. The key of a store holds the encoder too.
 READ = ("context", "subword", "stride", "precision", "dtype", "final_norm")
@@ -46,8 +46,8 @@ class Run:
 
     @cached_property
     def table(self) -> str:
-        """Returns a key of its table, see `compared`."""
-        return canonical(self.compared)
+        """Returns the key of its table, see `compared`."""
+        return short(sha256_of(canonical(self.compared)))
 
     @property
     def compared(self) -> list[Any]:
@@ -76,8 +76,8 @@ class Run:
     @property
     def _base(self) -> dict[str, Any]:
         """Returns corpus and features of its main runs."""
-        own = {"corpus": self.identity.corpus, "features": self.identity.features}
-        return own | (self.identity.condition.base if self.identity.condition else {})
+        base = self.identity.condition.base if self.identity.condition else {}
+        return {"corpus": self.identity.corpus, "features": self.identity.features} | base
 
 
 def run_of(file: Path, record: RunRecord) -> Run:

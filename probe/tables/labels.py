@@ -6,6 +6,7 @@ The test split is compared too, and shown; it changes no label.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ BEST, WORSE, WITHIN, UNDECIDED = "best", "worse", "within the margin", "undecide
 UNCONVERGED, ELIMINATED = "not converged", "eliminated"
 
 
-def label_rows(rows: Sequence[Row], margin: float) -> None:
+def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     """Labels one table's rows, and says how far each lies behind the best one.
 
     margin: points of dev score that the user does not mind. best: the highest dev mean; a row with fewer seeds than
@@ -27,29 +28,39 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
     neither. Whether both hold for other text says `Row.cover`. A row that is both is within the margin. Rows that a
     race eliminated, or whose runs did not all converge, are not compared. Baselines and upper bounds get no label.
     """
-    for row in rows:
-        row.margin, row.label = margin, UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None
+    rows = [
+        replace(row, margin=margin, label=UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None)
+        for row in rows
+    ]
     ranked = [row for row in rows if row.section == MAIN and row.n and row.label is None]
     if len(ranked) < 2 or max(row.n for row in ranked) < 2:
-        return
+        return rows
     load = functools.cache(run_counts)
     order = ranked[0].setting.order
     sampled = {split: samples_of([row.records for row in ranked], split, load, order=order) for split in SPLITS}
     looks = looks_of(ranked, {at for row in rows if row.section == MAIN for at in row.unfinished})
     samples, cover = sampled["dev"]
-    dev = Comparison([replace(one, looks=own) for one, own in zip(samples, looks, strict=True)])
+    dev = Comparison([replace(sample, looks=seen) for sample, seen in zip(samples, looks, strict=True)])
     on = {"dev": dev, "test": Comparison(sampled["test"][0])}
-    losses, sees = dev.losses(), dev.visible
+    losses, visible = dev.losses(), dev.visible
+    labelled = {}
     for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
-        row.intervals = {split: compared.mean(place) for split, compared in on.items()}
-        row.behind, row.cover, row.visible, row.looks = behind, cover, sees, len(dev.looks)
-        row.loss, row.chance = float(losses[:, place].mean()), float((losses[:, place] < margin / 100).mean())
-        row.difference = float(dev.means[place] - dev.means[dev.best])
-        row.label = label_of(behind, margin / 100)
-        if place == dev.best:
-            row.label = BEST
-        elif row.label == UNDECIDED and row.cost < ranked[dev.best].cost:
-            row.seeds_needed = dev.seeds_needed(place, margin / 100)
+        label = BEST if place == dev.best else label_of(behind, margin / 100)
+        is_cheaper = label == UNDECIDED and row.cost < ranked[dev.best].cost
+        labelled[row] = replace(
+            row,
+            label=label,
+            behind=behind,
+            difference=float(dev.means[place] - dev.means[dev.best]),
+            loss=float(losses[:, place].mean()),
+            chance=float((losses[:, place] < margin / 100).mean()),
+            seeds_needed=dev.seeds_needed(place, margin / 100) if is_cheaper else None,
+            intervals={split: compared.mean(place) for split, compared in on.items()},
+            cover=cover,
+            visible=visible,
+            looks=len(dev.looks),
+        )
+    return [labelled.get(row, row) for row in rows]
 
 
 def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]]:
@@ -58,20 +69,18 @@ def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]
     A finished sweep is one look. In an unfinished one, and of runs that no sweep asked for before they began, each seed
     is one, because somebody may stop for what a table shows. unfinished: when such sweeps were started.
     """
-    runs = [(record, row.asked.get(file)) for row in rows for file, record in row.records.items()]
-    latest_first = sorted(runs, key=lambda run: run[0].started, reverse=True)
-    alone = {run.seed: run.started for run, at in latest_first if at is None}  # each seed's earliest run
+    runs_of_rows = [[(record, row.asked[file]) for file, record in row.records.items()] for row in rows]
+    latest_first = sorted(itertools.chain(*runs_of_rows), key=lambda run: run[0].started, reverse=True)
+    alone = {record.seed: record.started for record, asked in latest_first if asked is None}  # each seed's earliest run
     looks = [
         [
-            (alone[record.seed], record.seed)
-            if (at := row.asked.get(file)) is None
-            else (at, record.seed if at in unfinished else 0)
-            for file, record in row.records.items()
+            (alone[record.seed], record.seed) if asked is None else (asked, record.seed if asked in unfinished else 0)
+            for record, asked in runs
         ]
-        for row in rows
+        for runs in runs_of_rows
     ]
-    numbers = {look: number for number, look in enumerate(sorted({look for own in looks for look in own}))}
-    return [[numbers[look] for look in own] for own in looks]
+    numbers = {look: number for number, look in enumerate(sorted({*itertools.chain(*looks)}))}
+    return [[numbers[look] for look in of_row] for of_row in looks]
 
 
 def label_of(behind: Sequence[float], margin: float) -> str:

@@ -30,24 +30,25 @@ SCORES: dict[str, Callable[[Scores], float | None]] = {  # of a split; None wher
 }
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Row:
     """Holds a row: one choice of layers under some conditions, over its seeds.
 
-    records: one per seed, by file. asked: when a sweep asked for each of them, see `frame.Run`. missing: how many runs
-    that were asked for have no record; `failed` of them failed. unfinished: when sweeps asked for runs that have no
-    record and did not fail. encoder: its encoder's name where its table has several. condition: as displayed; None for
-    main runs. eliminated: when and why a race gave the row no more seeds. screened: from how many choices a screen of
-    the same text chose it for the race (0: not known); None: it was named. rates: the records by learning rate, where
-    its table has several; `records` are those of the best by dev.
+    table: the key of its table. records: one per seed, by file. asked: when a sweep asked for each of them, see
+    `frame.Run`. missing: how many runs that were asked for have no record; `failed` of them failed. unfinished: when
+    sweeps asked for runs, at any learning rate, that have no record and did not fail. rates: the records by learning
+    rate, where its table has several; `records` are those of the best by dev. encoder: its encoder's name where its
+    table has several. condition: as displayed; None for main runs. eliminated: when and why a race gave the row no
+    more seeds. screened: from how many choices a screen of the same text chose it for the race (0: not known); None:
+    it was named. differences: what its table differs in from others of the same caption.
 
-    `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
+    `labels.label_rows` adds the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
     loss: what the row is expected to lose against the truly best one on dev; chance: that this is below the margin,
     if nothing was known before (a flat prior). None: dev says nothing of other text. seeds_needed: of an undecided
     row that costs less than the best, see `Comparison.seeds_needed`. intervals: of the mean of each split; cover: for
     what other text they hold. visible: the difference to the best below which dev shows no row to be worse, a
-    fraction; 1: it shows none. looks: how often these scores may have been looked at. apart: of captions.
+    fraction; 1: it shows none. looks: how often these scores may have been looked at.
     """
 
     name: str
@@ -55,28 +56,28 @@ class Row:
     identity: RunIdentity  # of one of its runs
     setting: Setting
     width: int
-    records: Records = field(default_factory=dict)
-    asked: dict[Path, str | None] = field(default_factory=dict)
-    unfinished: set[str] = field(default_factory=set)
-    missing: int = 0
-    failed: int = 0
+    records: Records
+    asked: dict[Path, str | None]
+    missing: int
+    failed: int
+    unfinished: set[str]
+    rates: dict[float, Records]
     encoder: str | None = None
     condition: str | None = None
     eliminated: Elimination | None = None
     screened: int | None = None
-    rates: dict[float, Records] = field(default_factory=dict)
-    label: str | None = None
+    differences: Sequence[str] = ()
     margin: float = 0.0
+    label: str | None = None
     behind: list[float] | None = None
     difference: float | None = None
     loss: float | None = None
+    chance: float | None = None
     seeds_needed: int | None = None
     intervals: dict[str, list[float]] = field(default_factory=dict)
     cover: Cover = OVER_SEEDS
-    chance: float | None = None
     visible: float = 0.0
     looks: int = 1
-    apart: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return (

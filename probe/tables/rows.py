@@ -15,14 +15,15 @@ from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin, layer_presets
 from probe.format import encoder_labels
 from probe.probes.candidates import readout_of
+from probe.race.rule import Elimination
 from probe.race.spec import read_outcome, read_spec
 from probe.runs.frame import READ, Run, frame
-from probe.runs.identity import normalized_name
+from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.progress import failures, other_results
 from probe.runs.records import Records, bad_records
 from probe.runs.screens import load_screens
 from probe.runs.sweep_plan import SWEEP, read_asked
-from probe.system.files import canonical, sha256_of, short, to_jsonable
+from probe.system.files import canonical, short, to_jsonable
 from probe.system.grouping import group_by
 from probe.tables.labels import label_rows
 from probe.tables.notes import main_row, setting_of
@@ -65,24 +66,15 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
             raise error
         raise UserError(f"{folder} holds no records. {other_results(folder)}")
     failed = failures(folder)
-    rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
+    rows = [_row(same, failed, eliminated) for same in group_by(runs, lambda run: run.row).values()]
     race = read_spec(folder)
-    of_screen = dict.fromkeys(race.screened, race.choices) if race else _best_of_screen(folder, rows)
-    for row in rows:
-        row.eliminated, row.screened = eliminated.get(row.identity.cell), of_screen.get(row.identity.cell)
-    tables = _beside_frozen(rows)
-    for table in tables:
-        if len({rate for row in table for rate in row.rates}) < 2:
-            for row in table:
-                row.rates = {}
-        _name(table)
-        table.sort(key=_place)
+    screened = dict.fromkeys(race.screened, race.choices) if race else _best_of_screen(folder, rows)
+    rows = [replace(row, screened=screened.get(row.identity.cell)) for row in rows]
+    tables = [sorted(_in_one_table(table), key=_place) for table in _beside_frozen(rows)]
     tables.sort(key=lambda table: canonical(to_jsonable(main_row(table).setting)))
     points = next(one for one in (margin, read_asked(folder).margin, default_margin()) if one is not None)
-    for table in tables:
-        label_rows(table, points)
-    _tell_apart(tables)
-    return [row for table in tables for row in table]
+    labelled = [label_rows(_with_differences(table, tables), points) for table in tables]
+    return [row for table in labelled for row in table]
 
 
 def _best_of_screen(folder: Path, rows: Sequence[Row]) -> dict[str, int]:
@@ -103,31 +95,39 @@ def _best_of_screen(folder: Path, rows: Sequence[Row]) -> dict[str, int]:
     }
 
 
-def _row(runs: Sequence[Run], failed: Collection[str]) -> Row:
+def _row(runs: Sequence[Run], failed: Collection[str], eliminated: Mapping[str, Elimination]) -> Row:
     """Makes a row of its runs. Of several learning rates it has the best."""
-    rates = group_by(runs, lambda run: float(run.identity.probe.get("learning_rate", 0.0)))
-    records = {
-        rate: {
-            run.file: run.record for run in sorted(own, key=lambda run: run.identity.seed) if run.file and run.record
-        }
-        for rate, own in sorted(rates.items())
+    made_first = sorted(runs, key=lambda run: (run.record is None, run.identity.seed))
+    by_rate = group_by(made_first, lambda run: float(run.identity.probe.get("learning_rate", 0.0)))
+    rates = {
+        rate: {run.file: run.record for run in same if run.file and run.record}
+        for rate, same in sorted(by_rate.items())
     }
-    rate = best_rate(records)
-    run, open_runs = rates[rate][0], [run for run in rates[rate] if run.record is None]
+    rate = best_rate(rates)
+    run, open_runs = by_rate[rate][0], [run for run in by_rate[rate] if run.record is None]
     return Row(
         name=min((run.name for run in runs), key=_rank),
         table=run.table,
         identity=run.identity,
         setting=run.setting,
         width=run.width,
-        records=records[rate],
-        asked={run.file: run.asked for run in rates[rate] if run.file},
+        records=rates[rate],
+        asked={run.file: run.asked for run in by_rate[rate] if run.file},
         missing=len(open_runs),
         failed=sum(short(run.identity.key) in failed for run in open_runs),
         unfinished={run.asked or "" for run in runs if run.record is None and short(run.identity.key) not in failed},
-        encoder=run.encoder,
-        rates=records if run.identity.layers.indices and not run.identity.is_fine_tuned else {},
+        rates=rates if run.identity.layers.indices and not run.identity.is_fine_tuned else {},
+        condition=_condition(run.identity),
+        eliminated=eliminated.get(run.identity.cell),
     )
+
+
+def _condition(identity: RunIdentity) -> str | None:
+    """Returns the condition of a row as displayed; None for main runs."""
+    if identity.condition is None:
+        return None
+    epochs = identity.probe.get("max_epochs") if identity.is_fine_tuned else None
+    return identity.condition.label + (f", {epochs} epoch{'s' * (epochs > 1)}" if epochs else "")
 
 
 def best_rate(tried: Mapping[float, Records]) -> float:
@@ -151,53 +151,62 @@ def _beside_frozen(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by table; a fine-tuned row stands in each table of frozen rows with its input, or in its own."""
     tables = group_by((row for row in rows if not row.identity.is_fine_tuned), lambda row: row.table)
     for row in (row for row in rows if row.identity.is_fine_tuned):
-        beside = [own[0].table for own in tables.values() if any(other.run.input == row.run.input for other in own)]
+        beside = [table for table, of in tables.items() if any(other.run.input == row.run.input for other in of)]
         for table in beside or [row.table]:
             tables.setdefault(table, []).append(replace(row, table=table))
     return list(tables.values())
 
 
-def _name(table: list[Row]) -> None:
-    """Names the encoders of a table if they are several, and what rows that look the same differ in."""
-    encoders = {row.encoder: row.setting.encoder for row in table}
-    keyed = [f"{name} {str(encoder)[-6:]}" for encoder, name in encoders.items()]
+def _in_one_table(rows: Sequence[Row]) -> list[Row]:
+    """Names rows of one table by what they differ in: encoders, normalization, learning rates, other settings."""
+    encoders = {row.run.encoder: row.setting.encoder for row in rows}
+    keyed = [f"{name} {encoder[-6:]}" for encoder, name in encoders.items()]
     labels = dict(zip(encoders, encoder_labels([*encoders.values()]) or keyed, strict=True))
-    normalized = {row.identity.layers.normalize for row in table if row.indices and not row.identity.is_fine_tuned}
-    key = short(sha256_of(table[0].table.encode()))
-    for row in table:
-        row.encoder = labels[row.encoder] if len(encoders) > 1 else None
-        row.table = key
-        if len(normalized) > 1:
-            row.name = normalized_name(row.name, row.identity.layers.normalize)
-        if row.identity.condition:
-            row.condition = row.identity.condition.label
-            if row.identity.is_fine_tuned and (epochs := row.identity.probe.get("max_epochs")):
-                row.condition += f", {epochs} epoch{'s' * (epochs > 1)}"
-    for same in group_by(table, lambda row: (row.encoder, row.name, row.condition)).values():
-        settings = [_settings(row) for row in same]
-        for row, own in zip(same, settings, strict=True):
-            different = [
-                f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-                for name, value in own.items()
-                if any(other.get(name) != value for other in settings)
-            ]
-            row.condition = f"{row.condition} ({', '.join(different)})" if different else row.condition
+    scales = {row.identity.layers.normalize for row in rows if row.indices and not row.identity.is_fine_tuned}
+    has_rates = len({rate for row in rows for rate in row.rates}) > 1
+    named = [
+        replace(
+            row,
+            name=normalized_name(row.name, row.identity.layers.normalize) if len(scales) > 1 else row.name,
+            encoder=labels[row.run.encoder] if len(encoders) > 1 else None,
+            rates=row.rates if has_rates else {},
+        )
+        for row in rows
+    ]
+    alike = group_by(named, lambda row: row.full_name)
+    return [_with_settings(row, alike[row.full_name]) for row in named]
 
 
-def _tell_apart(tables: Sequence[list[Row]]) -> None:
-    """Says in captions that would be the same what their tables differ in: the text, or settings."""
-    for same in group_by(tables, setting_of).values():
-        known = []
-        for table in same if len(same) > 1 else ():
-            corpus, *_, version, read, probe = main_row(table).run.compared
-            started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
-            named = {f"features.{name}": value for name, value in zip(READ, read, strict=False)}  # the last is optional
-            named |= {f"probe.{name}": value for name, value in probe.items()}
-            known.append(({"text": corpus[:6], "version": version, **named}, f" (from {started})"))
-        for table, (own, since) in zip(same, known, strict=False):
-            differ = [name for name in own if any(one.get(name) != own[name] for one, _ in known)]
-            for row in table:
-                row.apart = [f"{name}={own[name]}{since if name == 'text' else ''}" for name in differ]
+def _with_settings(row: Row, alike: Sequence[Row]) -> Row:
+    """Adds to a row's condition the settings in which rows that look the same differ."""
+    settings = [
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in _differing(_settings(row), [*map(_settings, alike)]).items()
+    ]
+    return replace(row, condition=f"{row.condition} ({', '.join(settings)})") if settings else row
+
+
+def _with_differences(table: Sequence[Row], tables: Sequence[Sequence[Row]]) -> list[Row]:
+    """Adds to the rows of a table what it differs in from others of the same caption: the text, or settings."""
+    alike = [_compared(main_row(other).run) for other in tables if setting_of(other) == setting_of(table)]
+    started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
+    differences = [
+        f"{name}={value}" + f" (from {started})" * (name == "text")
+        for name, value in _differing(_compared(main_row(table).run), alike).items()
+    ]
+    return [replace(row, differences=differences) for row in table]
+
+
+def _compared(run: Run) -> dict[str, Any]:
+    """Gives the settings in `Run.compared` the names that are typed."""
+    corpus, *_, version, read, probe = run.compared
+    named = {f"features.{name}": value for name, value in zip(READ, read, strict=False)}  # the last is optional
+    return {"text": corpus[:6], "version": version, **named, **{f"probe.{name}": probe[name] for name in probe}}
+
+
+def _differing(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the settings that are not the same in all others."""
+    return {name: value for name, value in settings.items() if any(other.get(name) != value for other in others)}
 
 
 def _settings(row: Row) -> dict[str, Any]:

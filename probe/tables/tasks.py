@@ -7,7 +7,6 @@ table does not call worse.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from probe.conditions import MAIN
 from probe.format import percent, short_name
@@ -23,14 +22,17 @@ def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
     Of several settings of one task, the first is taken. Rows are compared with those of their own encoder only.
     """
     ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
-    found = []
+    several = []
     for tables in group_by(by_encoder(ranked), lambda table: table[0].setting.encoder).values():
         of_tasks = group_by(tables, lambda table: (table[0].setting.data, table[0].identity.task))
-        found.append([[replace(row) for row in same[0]] for same in of_tasks.values()])
-    found = [tables for tables in found if len(tables) > 1]
-    for table in (table for tables in found for table in tables if table[0].encoder):  # stood beside other encoders
-        label_rows(table, table[0].margin)
-    return found
+        if len(of_tasks) > 1:
+            several.append([_among_themselves(same[0]) for same in of_tasks.values()])
+    return several
+
+
+def _among_themselves(rows: list[Row]) -> list[Row]:
+    """Labels rows of one encoder again if their table has several encoders."""
+    return label_rows(rows, rows[0].margin) if rows[0].encoder else rows
 
 
 def compare_tasks(tables: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str]:

@@ -105,7 +105,7 @@ def table_names(rows: Sequence[Row]) -> list[str]:
             short_name(row.setting.encoder),
             str(row.setting.features["context"]),
             describe_probe(row.setting.probe),
-            ", ".join(one.removeprefix("probe.") for one in row.apart),
+            ", ".join(one.removeprefix("probe.") for one in row.differences),
         )
         for row in rows
     ]

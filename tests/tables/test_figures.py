@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,9 +63,8 @@ def test_an_eliminated_row_has_no_test_score_and_a_missing_one_no_score(tmp_path
     rows = made(tmp_path, {"embeddings": 0.6, "last": 0.8, "layer_2": 0.7})
     record = make_record(tmp_path, "sum_all", 1, 0.7, 0.6, (1, 2))
     write_expected(tmp_path, [expect(record)])
-    for row in rows:
-        row.eliminated = Elimination(1, "") if row.name == "layer_2" else None
-    label_rows(rows, 0.5)
+    rows = [replace(row, eliminated=Elimination(1, "") if row.name == "layer_2" else None) for row in rows]
+    rows = label_rows(rows, 0.5)
     squares = [line for line in shown(rows).axes[1].lines if line.get_marker() == "s"]
     assert len(squares) == 2
 
@@ -96,7 +96,7 @@ def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path
     rows = build_rows(tmp_path)
     assert has_layers(rows)
     assert not has_layers([row for row in rows if row.indices != [3]]), "three of seven layers are no curve"
-    rows[-1].eliminated = Elimination(1, "")
+    rows[-1] = replace(rows[-1], eliminated=Elimination(1, ""))
     figure = Figure()
     draw_by_layer(figure, rows)
     (axes,) = figure.axes

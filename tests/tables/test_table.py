@@ -433,9 +433,8 @@ def test_rows_that_a_screen_chose_are_named(folder: str):
 
 def test_an_eliminated_row_is_not_compared(tmp_path: Path):
     rows = ranked(tmp_path)
-    rows[0].eliminated, rows[0].behind = Elimination(2, "x"), None
-    label_rows(rows, 0.5)
-    found = {row.name: row for row in rows}
+    rows[0] = replace(rows[0], eliminated=Elimination(2, "x"), behind=None)
+    found = {row.name: row for row in label_rows(rows, 0.5)}
     assert (found["embeddings"].label, found["embeddings"].behind) == ("eliminated", None)
     assert found["last"].label == "best"
     assert COLUMNS["test"].text(found["embeddings"]) == ""
