@@ -123,7 +123,7 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         tasks=task_tables(rows),
         race=list(race_lines(race)) if race else [],
         screen=screen_table(screens) if screens else None,
-        figures=[figure for figure in figures if not figure["name"].startswith("scores")],
+        figures=[figure for figure in figures if figure["table"] is None],
         settings=list(_settings(list(records.values()))),
         records=[
             [row.full_name, one.seed, percent(one.scores.dev.headline), percent(one.scores.test.headline), file.name]
@@ -148,9 +148,7 @@ def _figure(picture: Picture, content: bytes) -> dict[str, Any]:
     """Gives a picture as a part of the page."""
     width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))  # of a PNG, in its header
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    of_table = picture.group if picture.name.startswith("scores") else None
-    parts = {"name": picture.name, "alt": picture.alt, "source": source, "table": of_table}
-    return parts | {"width": width, "height": height}
+    return {"alt": picture.alt, "source": source, "table": picture.table, "width": width, "height": height}
 
 
 def _table(rows: Sequence[Row], figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

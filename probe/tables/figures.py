@@ -27,10 +27,10 @@ from PIL import Image
 from probe.conditions import MAIN
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
-from probe.tables.labels import BEST
+from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, by_encoder, tables_of
+from probe.tables.row import Row, split_by_encoder, tables_of
 from probe.tables.transfer import draw_transfer, losses
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -38,6 +38,7 @@ MARKERS = "osD^vP*X"
 DASHES = ("-", "--", "-.", ":")
 DEV, TEST, INK, GREY, PALE, BAND, STRIPE = "#0072B2", "#D55E00", "#222222", "#666666", "#bbbbbb", "#bfdcee", "#f4f4f4"
 FEWEST_LAYERS = 4  # of a picture by layer, unless these are all that the encoder has
+OF_SPLITS = {"dev": (DEV, "o", DEV), "test": (TEST, "s", "white")}  # colour, marker, and what fills it
 BEHIND = "behind the best (95 %, all rows at once)"
 MOST_LINES = 80  # rows in the picture of a table: the best by dev
 LINE = 0.235  # height of a line in the picture of a table, in inches
@@ -63,13 +64,13 @@ Make = Callable[[Figure, Any], None]
 class Picture:
     """Holds what a picture shows, before it is drawn.
 
-    name: of its file, without the ending. alt: says in a sentence what it shows. group: the table that it belongs to;
-    None: several. content: what `make` draws.
+    name: of its file, without the ending. alt: says in a sentence what it shows. table: the key of the table with which
+    it is shown; None: it is shown with other figures. content: what `make` draws.
     """
 
     name: str
     alt: str
-    group: str | None
+    table: str | None
     content: Any
     make: Make
     title: str = ""
@@ -98,32 +99,26 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
 
     Where a table has several encoders, its scores are one picture, and the others are drawn for each encoder.
     """
-    found: list[Picture] = []
+    shown: list[Picture] = []
     tables = tables_of([row for row in rows if row.n])
     for table in tables:
         key = table[0].table
         suffix = f"-{key}" if len(tables) > 1 else ""
-        setting = heading(table)
-        found.append(Picture(f"scores{suffix}", SHOWS["scores"], key, table, draw_scores, setting))
-        for own in by_encoder(table):
-            encoder = own[0].encoder
+        alt = "Dev and test scores of every row with their intervals, beside the layers that it uses"
+        shown.append(Picture(f"scores{suffix}", alt, key, table, draw_scores, heading(table)))
+        for part in split_by_encoder(table):
+            encoder, title = part[0].encoder, heading(part)
             ending = suffix + ("-" + re.sub(r"[^\w.-]", "-", encoder) if encoder else "")
-            title = heading(own)
-            if has_layers(own):
-                found.append(Picture(f"f1_by_layer{ending}", SHOWS["f1_by_layer"], key, own, draw_by_layer, title))
-            if any(record.mix for row in own for record in row.records.values()):
-                found.append(Picture(f"mix_weights{ending}", SHOWS["mix_weights"], key, own, draw_mix_weights, title))
-    if lost := losses(by_encoder(rows)):
-        found.append(Picture("transfer", SHOWS["transfer"], None, lost, draw_transfer))
-    return found
-
-
-SHOWS = {  # of each picture, what it shows
-    "scores": "Dev and test scores of every row with their intervals, beside the layers that it uses",
-    "f1_by_layer": "Dev and test score of every single layer",
-    "transfer": "What the best row of each table loses on the others",
-    "mix_weights": "Learned share of each layer in the weighted sums",
-}
+            if has_layers(part):
+                alt = "Dev and test score of every single layer"
+                shown.append(Picture(f"f1_by_layer{ending}", alt, None, part, draw_by_layer, title))
+            if any(record.mix for row in part for record in row.records.values()):
+                alt = "Learned share of each layer in the weighted sums"
+                shown.append(Picture(f"mix_weights{ending}", alt, None, part, draw_mix_weights, title))
+    if lost := losses(split_by_encoder(rows)):
+        alt = "What the best row of each table loses on the others"
+        shown.append(Picture("transfer", alt, None, lost, draw_transfer))
+    return shown
 
 
 def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
@@ -162,7 +157,7 @@ def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
     if best:
         top = 100 * best.dev_mean
         axes.axvspan(top - best.margin, top, color=BAND, lw=0, zorder=0.5, label=f"within {best.margin:g} of the best")
-    figure.legend(*_legend(axes), loc="outside lower left", ncols=4, columnspacing=1.2)
+    _draw_legend(figure, axes)
 
 
 def _draw_layers(strip: Axes, rows: Sequence[Row], num_layers: int) -> None:
@@ -198,23 +193,22 @@ def _draw_row(axes: Axes, y: float, row: Row, best: Row | None) -> None:
     """Draws a row's scores; one outside the range stands as a number at its edge."""
     low, high = axes.get_xlim()
     over = "seeds and text" if row.over_text else "seeds"
-    for split, shift, colour, face in (("dev", -0.15, DEV, DEV), ("test", 0.15, TEST, "white")):
-        cell = row.cell(split)
+    for split, (colour, marker, face) in OF_SPLITS.items():
+        cell, place = row.cell(split), y + (-0.15 if split == "dev" else 0.15)
         if cell.mean is None or (split == "test" and row.eliminated):
             continue
         mean = 100 * cell.mean
         if not low <= mean <= high:
             text, x, side = (f"◂ {mean:.1f}", low, "left") if mean < low else (f"{mean:.1f} ▸", high, "right")
-            axes.text(x, y + shift, text, fontsize=6.5, color=colour, va="center", ha=side)
+            axes.text(x, place, text, fontsize=6.5, color=colour, va="center", ha=side)
             continue
         if cell.interval:
             ends = [100 * end for end in cell.interval]
-            axes.plot(ends, [y + shift] * 2, color=colour, lw=0.9, label=f"95 % over {over}", zorder=2)
+            axes.plot(ends, [place] * 2, color=colour, lw=0.9, label=f"95 % over {over}", zorder=2)
         if split == "dev" and row.behind and best:
             ends = [100 * (best.dev_mean + end) for end in row.behind]
-            axes.plot(ends, [y + shift] * 2, color=colour, lw=3.2, label=BEHIND, solid_capstyle="butt", zorder=2)
-        marker = "o" if split == "dev" else "s"
-        axes.plot(mean, y + shift, marker, ms=4.6, mfc=face, mec=colour, mew=1.1, ls="", label=split, zorder=3)
+            axes.plot(ends, [place] * 2, color=colour, lw=3.2, label=BEHIND, solid_capstyle="butt", zorder=2)
+        axes.plot(mean, place, marker, ms=4.6, mfc=face, mec=colour, mew=1.1, ls="", label=split, zorder=3)
 
 
 def _write(axes: Axes, y: float, offset: int, text: str, **style: Any) -> None:
@@ -225,12 +219,12 @@ def _write(axes: Axes, y: float, offset: int, text: str, **style: Any) -> None:
     )  # fmt: skip
 
 
-def _legend(axes: Axes) -> tuple[list[Any], list[str]]:
-    """Gives each entry of the key once: of lines that share a label, the first."""
-    handles, labels = axes.get_legend_handles_labels()
-    once = dict(reversed([*zip(labels, handles, strict=True)]))
-    names = list(dict.fromkeys(labels))
-    return [once[name] for name in names], names
+def _draw_legend(figure: Figure, axes: Axes) -> None:
+    """Draws the key of the axes below them. It has each label once: of lines that share one, the first."""
+    first: dict[str, Any] = {}
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+        first.setdefault(label, handle)
+    figure.legend([*first.values()], [*first], loc="outside lower left", ncols=4, columnspacing=1.2)
 
 
 def singles(rows: Sequence[Row]) -> list[Row]:
@@ -251,22 +245,22 @@ def draw_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
     axes = figure.add_subplot()
     main = [row for row in rows if row.section == MAIN]
     single = singles(main)
-    for split, colour, marker, face in (("dev", DEV, "o", DEV), ("test", TEST, "s", "white")):
+    for split, (colour, marker, face) in OF_SPLITS.items():
         shown = single if split == "dev" else [row for row in single if not row.eliminated]
         if shown:
             draw_means(axes, shown, split, color=colour, marker=marker, mfc=face, label=split)
-    combined = [row for row in main if not row.is_single and row.n and row.label != "not converged"]
+    combined = [row for row in main if not row.is_single and row.n and row.label != UNCONVERGED]
     combined.sort(key=lambda row: -row.dev_mean)
     for best in combined[:1]:
         axes.axhline(100 * best.dev_mean, color=INK, ls="--", lw=1.2, label=f"{best.name} {100 * best.dev_mean:.1f}")
     beside = [row for row in rows if row.section != MAIN and row.n]
-    cells = [row.cell(split) for row in single for split in ("dev", "test") if split == "dev" or not row.eliminated]
+    cells = [row.cell(split) for row in single for split in OF_SPLITS if split == "dev" or not row.eliminated]
     values = [(cell.mean or 0.0) + sign * (cell.std or 0.0) for cell in cells for sign in (-1, 1)]
     low, high = _range(values + [row.dev_mean for row in combined[:1]], beside)
     axes.set_ylim(low, high)
     others = group_by(beside, lambda row: row.condition or row.name)
-    for (name, own), (colour, _, dash) in zip(others.items(), itertools.islice(styles(), 2, None), strict=False):
-        lines, top = singles(own), 100 * max(row.dev_mean for row in own)
+    for (name, same), (colour, _, dash) in zip(others.items(), itertools.islice(styles(), 2, None), strict=False):
+        lines, top = singles(same), 100 * max(row.dev_mean for row in same)
         label = f"{name} {top:.1f}" + (" (below)" if top < low else " (above)" if top > high else "")
         if len(lines) > 1:
             draw_means(axes, lines, "dev", color=colour, ls=dash, label=label)
@@ -274,20 +268,21 @@ def draw_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
             axes.axhline(top, color=colour, ls=dash, lw=1, label=label)
     label_layers(axes, [row.indices[0] for row in single], [row.indices[0] for row in single if row.eliminated])
     axes.set_ylabel(f"{header('dev', rows)[4:]} in percent (± standard deviation)")
-    figure.legend(*_legend(axes), loc="outside lower left", ncols=4, columnspacing=1.2)
+    _draw_legend(figure, axes)
 
 
-def draw_means(axes: Axes, rows: Sequence[Row], split: str, **given: Any) -> None:
+def draw_means(axes: Axes, rows: Sequence[Row], split: str, **style: Any) -> None:
     """Draws the mean of each single layer with its deviation; joined by a line where no layer is missing."""
     layers = [row.indices[0] for row in rows]
     cells = [row.cell(split) for row in rows]
-    is_whole = layers == list(range(len(layers)))
-    style: dict[str, Any] = {"ls": "-", "marker": "_", "capsize": 3} | given | ({} if is_whole else {"ls": ""})
+    if layers != list(range(len(layers))):
+        style["ls"] = ""
     means, spreads = (
         [100 * (part or 0.0) for part in parts]
         for parts in zip(*((cell.mean, cell.std) for cell in cells), strict=True)
     )
-    axes.errorbar(layers, means, spreads, **style)
+    defaults: dict[str, Any] = {"ls": "-", "marker": "_", "capsize": 3}
+    axes.errorbar(layers, means, spreads, **defaults | style)
 
 
 def styles() -> Iterator[tuple[str, str, str]]:

@@ -173,6 +173,6 @@ def tables_of(rows: Sequence[Row]) -> list[list[Row]]:
     return [*group_by(rows, lambda row: row.table).values()]
 
 
-def by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
+def split_by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by table and encoder, in their order."""
     return [*group_by(rows, lambda row: (row.table, row.encoder)).values()]

@@ -13,7 +13,7 @@ from probe.format import percent, short_name
 from probe.system.grouping import group_by
 from probe.tables.labels import BEST, label_rows
 from probe.tables.notes import most_frequent
-from probe.tables.row import Row, by_encoder
+from probe.tables.row import Row, split_by_encoder
 
 
 def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
@@ -23,7 +23,7 @@ def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
     """
     ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
     several = []
-    for tables in group_by(by_encoder(ranked), lambda table: table[0].setting.encoder).values():
+    for tables in group_by(split_by_encoder(ranked), lambda table: table[0].setting.encoder).values():
         of_tasks = group_by(tables, lambda table: (table[0].setting.data, table[0].identity.task))
         if len(of_tasks) > 1:
             several.append([_among_themselves(same[0]) for same in of_tasks.values()])

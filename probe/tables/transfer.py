@@ -20,7 +20,7 @@ from probe.format import percent, short_name
 from probe.probes.kinds import describe_probe
 from probe.tables.formats import TextTable
 from probe.tables.labels import BEST
-from probe.tables.row import Row, by_encoder
+from probe.tables.row import Row, split_by_encoder
 from probe.tables.rows import build_rows
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def transfer(folders: Sequence[Path], margin: float | None = None) -> list[Loss]
 
     Raises UserError if there are no two tables with a best row.
     """
-    found = losses([own for folder in folders for own in by_encoder(build_rows(folder, margin))])
-    if not found:
+    lost = losses([table for folder in folders for table in split_by_encoder(build_rows(folder, margin))])
+    if not lost:
         raise UserError(f"{', '.join(map(str, folders))}: --transfer needs two tables, each with a best row.")
-    return found
+    return lost
 
 
 def losses(tables: Sequence[Sequence[Row]]) -> list[Loss]:
