@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.conditions import MAIN
 from probe.config import Config, UserError, suggestion
 from probe.data.corpus import Corpus
 from probe.format import percent
 from probe.system.files import read_regular, write_json
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware
-from probe.tables.labels import BEST
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row
 
@@ -71,12 +69,11 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
 
     speed_of: measures a row's encoder up to its deepest layer.
     """
-    ranked = [row for row in rows if row.section == MAIN and row.behind]
-    best = next((row for row in ranked if row.label == BEST), None)
-    if best is None:
-        return recommend(rows).text
-    at_most, unit = BUDGETS[name]
-
+    recommended = recommend(rows)
+    if recommended.best is None:
+        return recommended.text
+    best, (at_most, unit) = recommended.best, BUDGETS[name]
+    ranked = [row for row in rows if row.behind]
     speeds: dict[tuple[str | None, int], Speed] = {}  # rows of one encoder and depth share them
 
     def cost(row: Row) -> float:
@@ -95,17 +92,16 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
     if use is None:
         edge = (min if at_most else max)(ranked, key=cost)
         return f"No row is within {name}={limit:g}: {edge.title} comes nearest with {cost(edge):,.4g} {unit}."
-    own, others = (f"{cost(row):,.4g} {unit}" for row in (use, best))
-    head = f"Within {name}={limit:g} use {use.title}: {own}, dev {use.task.headline.name} {percent(use.dev_mean)}."
+    costs, most = (f"{cost(row):,.4g} {unit}" for row in (use, best))
+    head = f"Within {name}={limit:g} use {use.title}: {costs}, dev {use.task.headline.name} {percent(use.dev_mean)}."
     if name in MEASURED:
         head += (
             f" This is of the encoder without the probe, measured on {speeds[use.encoder, use.num_blocks].measured}."
         )
     if use is best:
         return f"{head} It is the best of all rows."
-    assert use.behind is not None
-    lost, most = percent(best.dev_mean - use.dev_mean), percent(abs(use.behind[0]))
-    return f"{head} It is {lost} points below the best, {best.title} ({others}), at most {most} behind the truly best."
+    lower, behind = percent(best.dev_mean - use.dev_mean), percent(use.most_behind)
+    return f"{head} It is {lower} points below the best, {best.title} ({most}), at most {behind} behind the truly best."
 
 
 def speed_at(cfg: Config, depth: int, corpus: Corpus) -> Speed:
@@ -127,9 +123,9 @@ def speed_at(cfg: Config, depth: int, corpus: Corpus) -> Speed:
     try:
         return Speed(**known[key])
     except (KeyError, TypeError):  # not measured yet, or by another version
-        known[key] = asdict(found := _measured(cfg, encoder, depth, corpus, device))
-        write_json(folder / SPEEDS, known)
-        return found
+        speed = _measured(cfg, encoder, depth, corpus, device)
+        write_json(folder / SPEEDS, known | {key: asdict(speed)})
+        return speed
 
 
 def _measured(cfg: Config, encoder: Encoder, depth: int, corpus: Corpus, device: str) -> Speed:

@@ -9,6 +9,7 @@ from typing import Any
 from probe.config import unknown
 from probe.format import percent, short_name
 from probe.probes.kinds import describe_probe
+from probe.scoring.metrics import Scores
 from probe.tables.labels import ELIMINATED, UNCONVERGED, UNDECIDED, conditional
 from probe.tables.paper import paper_score
 from probe.tables.row import Row
@@ -42,8 +43,10 @@ def _as_text(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _score(name: str, header: str, split: str, score: str = "f1", **options: Any) -> tuple[str, Column]:
-    """Makes a column of a score: mean ± deviation. A race shows no test score of a row that it eliminated."""
+def _score(
+    name: str, header: str, split: str, score: Callable[[Scores], float | None] | None = None, **options: Any
+) -> tuple[str, Column]:
+    """Makes a column of the headline or another score: mean ± deviation; no test score of a row that was eliminated."""
 
     def values(row: Row) -> dict[str, Any]:
         cell = asdict(row.cell(split, score))
@@ -53,7 +56,7 @@ def _score(name: str, header: str, split: str, score: str = "f1", **options: Any
     def text(row: Row) -> str:
         if row.n:
             return "" if row.eliminated and split == "test" else mean_and_spread(row.cell(split, score))
-        return ("failed" if row.failed else "missing") if score == "f1" else ""
+        return "" if score else "failed" if row.failed else "missing"
 
     return name, Column(header, values, text, **options)
 
@@ -148,10 +151,12 @@ COLUMNS: dict[str, Column] = dict(
         ("behind", Column("behind the best (95 %)", _behind_values, _behind, groups=("default",))),
         ("label", Column("label", _label_values, _label, align_left=True, groups=("default",))),
         _column("paper", "paper", paper_score, **DEFAULT),
-        _score("strict", "test strict F1", "test", "strict_f1", **SCORES),
-        _score("word", "test word F1", "test", "word_f1", **SCORES),
-        _score("accuracy", "test accuracy", "test", "accuracy", **SCORES),
-        _score("macro", "test macro F1", "test", "macro_f1", **SCORES),
+        _score(
+            "strict", "test strict F1", "test", lambda scores: scores.strict.f1 if scores.strict else None, **SCORES
+        ),
+        _score("word", "test word F1", "test", lambda scores: scores.word.f1 if scores.word else None, **SCORES),
+        _score("accuracy", "test accuracy", "test", lambda scores: scores.accuracy, **SCORES),
+        _score("macro", "test macro F1", "test", lambda scores: scores.macro_f1, **SCORES),
         _column("rates", "dev F1 by rate", lambda row: _rates(row) or None, align_left=True),
         _column("blocks", "blocks", lambda row: row.num_blocks, **COST),
         _column(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from probe.config import UserError, closest
@@ -66,7 +66,7 @@ def differences(
         hint = "" if names else " Name two: --difference ROW ROW."
         converged = " on which both converged" * (len(folders) == 2)
         raise UserError(f"{what} have no text and kind of label in common{converged}.{hint}")
-    found: list[Difference] = []
+    compared: list[Difference] = []
     above = []
     numbers = [str(number) for number in range(1, len(tables) + 1)]
     heads = table_names([pairs[0][0] for *_, pairs in tables]) if len(folders) == 1 else numbers
@@ -74,17 +74,17 @@ def differences(
         head = f"{title}: " * (len(tables) > 1)
         if rows is not others:
             above.append(f"{head}A: {a}: {heading(rows)}. B: {b}: {heading(others)}.")
-        for one, other in pairs:
-            kinds = [None, *one.record.scores.dev.per_type] if names else [None]
+        for of_a, of_b in pairs:
+            kinds = [None, *of_a.record.scores.dev.per_type] if names else [None]
             load = functools.cache(run_counts)
-            name = head + " - ".join(dict.fromkeys([one.full_name, other.full_name]))
-            own = [_difference(name, one, other, split, kind, load) for kind in kinds for split in SPLITS]
-            found += own
+            name = head + " - ".join(dict.fromkeys([of_a.full_name, of_b.full_name]))
+            of_pair = [_difference(name, of_a, of_b, split, kind, load) for kind in kinds for split in SPLITS]
+            compared += of_pair
             if names:
-                above.append(head + _reconciled(one, other, own[0], rows if rows is others else ()))
+                above.append(head + _reconciled(of_a, of_b, of_pair[0], rows if rows is others else ()))
     if len(folders) == 1:
         above.append(f"A: {names[0]}. B: {names[1]}." + f" {heading(tables[0][0])}." * (len(tables) == 1))
-    return found, above
+    return compared, above
 
 
 def _comparable(
@@ -92,15 +92,15 @@ def _comparable(
 ) -> list[tuple[list[Row], list[Row], list[tuple[Row, Row]]]]:
     """Returns which table of A is compared with which of B, and their rows. sides: the tables of each folder."""
     are_alone = len(sides) == 2 and all(len(tables) == 1 for tables in sides)
-    found = []
+    comparable = []
     for rows, others in itertools.product(sides[0], sides[-1]):
         of_a, of_b = ({row.full_name: row for row in side} for side in (rows, others))
         wanted = [names] if names else [(name, name) for name in of_a]
-        pairs = [(of_a[one], of_b[other]) for one, other in wanted if one in of_a and other in of_b]
+        pairs = [(of_a[name], of_b[other]) for name, other in wanted if name in of_a and other in of_b]
         alike = rows[0].run.text == others[0].run.text or are_alone
         if pairs and alike and rows[0].task == others[0].task:
-            found.append((rows, others, pairs))
-    return [one for one in found if one[0][0].table == one[1][0].table] or found
+            comparable.append((rows, others, pairs))
+    return [tables for tables in comparable if tables[0][0].table == tables[1][0].table] or comparable
 
 
 def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
@@ -136,25 +136,26 @@ def _refuse_unknown(name: str, folder: Path, known: Sequence[str]) -> None:
 def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: Load) -> Difference:
     order = a.setting.order if a.setting.order == b.setting.order else None
     samples, cover = samples_of([a.records, b.records], split, load, kind, order)
-    one, other = (sum(sample.scores) / len(sample.scores) for sample in samples)
-    score, seeds = f"{split} {kind or a.task.headline.name}", f"{a.n} / {b.n}"
+    of_a, of_b = (sum(sample.scores) / len(sample.scores) for sample in samples)
+    score = f"{split} {kind or a.task.headline.name}"
+    measured = Difference(name, score, f"{a.n} / {b.n}", of_a, of_b, of_a - of_b)
     if max(a.n, b.n) < 2:
-        return Difference(name, score, seeds, one, other, one - other)
+        return measured
     compared = Comparison(samples)
+    if compared.error(0, 1) < 1e-9 < abs(of_a - of_b):  # no seed differs from another: nothing says how much others may
+        return measured
     low, high = compared.difference(0, 1)[1]
-    if compared.error(0, 1) < 1e-9 < abs(one - other):  # no seed differs from another: nothing says how much others may
-        return Difference(name, score, seeds, one, other, one - other)
     over = ", ".join(filter(None, ["seeds and text", cover.condition])) if compared.over_text else "seeds"
-    return Difference(name, score, seeds, one, other, one - other, low, high, compared.p(0, 1), over)
+    return replace(measured, low=low, high=high, p=compared.p(0, 1), over=over)
 
 
-def render_differences(found: Sequence[Difference], above: list[str], form: str) -> str:
+def render_differences(compared: Sequence[Difference], above: list[str], form: str) -> str:
     """Renders differences in one of FORMATS. CSV and JSON have the numbers alone."""
     lines = [
-        [one.rows, one.score, one.n, percent(one.a), percent(one.b), signed(one.difference), *_interval(one)]
-        for one in found
+        [line.rows, line.score, line.n, percent(line.a), percent(line.b), signed(line.difference), *_interval(line)]
+        for line in compared
     ]
-    covered = next((one.over for one in found if one.over and "text" in one.over), "seeds and text")
+    covered = next((line.over for line in compared if line.over and "text" in line.over), "seeds and text")
     below = f"95 %: of the difference of these two rows alone, over {covered} (*: over seeds alone, on this text; "
     below += "not known: one seed, or seeds of one score). p: two-sided."
     headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
@@ -165,14 +166,14 @@ def render_differences(found: Sequence[Difference], above: list[str], form: str)
         above,
         [below],
         label="tab:difference",
-        values=[asdict(one) for one in found],
+        values=[asdict(line) for line in compared],
     ).render(form)
 
 
-def _interval(one: Difference) -> tuple[str, str]:
-    if one.low is None or one.high is None or one.p is None:
+def _interval(line: Difference) -> tuple[str, str]:
+    if line.low is None or line.high is None or line.p is None:
         return "not known", ""
-    return f"{signed(one.low)} .. {signed(one.high)}{'*' * (one.over == 'seeds')}", _probability(one.p)
+    return f"{signed(line.low)} .. {signed(line.high)}{'*' * (line.over == 'seeds')}", _probability(line.p)
 
 
 def _probability(p: float, equal: str = "") -> str:

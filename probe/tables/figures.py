@@ -27,7 +27,7 @@ from PIL import Image
 from probe.conditions import MAIN
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
-from probe.tables.labels import BEST, UNCONVERGED
+from probe.tables.labels import UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, split_by_encoder, tables_of
@@ -124,13 +124,13 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
 def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
     """Draws a line per row: its layers, its scores with their intervals, and what it costs. Main rows come first."""
     rows = sorted(rows, key=lambda row: (row.section != MAIN, bool(row.eliminated), -row.dev_mean))[:MOST_LINES]
-    used = recommend(rows).use
+    recommended = recommend(rows)
     figure.set_size_inches(7.4, 1.35 + LINE * len(rows))
-    num_layers = max(row.record.encoder.num_layers for row in rows) + 1
+    num_layers = max(row.num_layers for row in rows) + 1
     strip, axes = figure.subplots(1, 2, sharey=True, width_ratios=[min(0.1 * num_layers, 1.4), 3.0])
     _draw_layers(strip, rows, num_layers)
     for label, row in zip(strip.get_yticklabels(), rows, strict=True):
-        label.set_weight("bold" if row is used else "normal")
+        label.set_weight("bold" if row is recommended.use else "normal")
     values: list[float] = []
     for row in [row for row in rows if row.section == MAIN and not row.eliminated] or rows:
         for cell in (row.cell("dev"), row.cell("test")):
@@ -147,13 +147,13 @@ def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
     )
     for panel, offset, title, _ in beside:
         _write(panel, -0.9, offset, title, color=GREY)
-    best = next((row for row in rows if row.label == BEST), None)
+    best = recommended.best
     for y, row in enumerate(rows):
         if y % 2 == 0:
             axes.axhspan(y - 0.5, y + 0.5, color=STRIPE, lw=0, zorder=0)
         _draw_row(axes, y, row, best)
         for panel, offset, _, text in beside:
-            _write(panel, y, offset, text(row), weight="bold" if row is used else "normal")
+            _write(panel, y, offset, text(row), weight="bold" if row is recommended.use else "normal")
     if best:
         top = 100 * best.dev_mean
         axes.axvspan(top - best.margin, top, color=BAND, lw=0, zorder=0.5, label=f"within {best.margin:g} of the best")
@@ -164,7 +164,7 @@ def _draw_layers(strip: Axes, rows: Sequence[Row], num_layers: int) -> None:
     """Draws the layers of each row as filled cells, and the rows' names beside them."""
     cells = np.full((len(rows), num_layers), 0.5)  # grey: its encoder has no such layer
     for y, row in enumerate(rows):
-        cells[y, : row.record.encoder.num_layers + 1] = 0
+        cells[y, : row.num_layers + 1] = 0
         cells[y, row.indices] = 1
     strip.pcolormesh(
         np.arange(num_layers + 1) - 0.5, np.arange(len(rows) + 1) - 0.5, cells,
@@ -237,7 +237,7 @@ def singles(rows: Sequence[Row]) -> list[Row]:
 def has_layers(rows: Sequence[Row]) -> bool:
     """Tells whether main rows have enough single layers for a picture of them."""
     single = singles([row for row in rows if row.section == MAIN])
-    return len(single) > 1 and len(single) >= min(FEWEST_LAYERS, 1 + single[0].record.encoder.num_layers)
+    return len(single) > 1 and len(single) >= min(FEWEST_LAYERS, 1 + single[0].num_layers)
 
 
 def draw_by_layer(figure: Figure, rows: Sequence[Row]) -> None:

@@ -128,17 +128,17 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
     if form in ("csv", "json"):
         lines = values_of(rows, choose_columns(columns, rows)) if columns else table_values(rows)
         return as_json(lines) if form == "json" else as_csv(lines)
-    tables = [table(own, choose_columns(columns, own)) for own in tables_of(rows)]
+    tables = [table(of_table, choose_columns(columns, of_table)) for of_table in tables_of(rows)]
     shown, uses = [*tables, *task_tables(rows)], Counter[str]()
-    for place, one in enumerate(shown):
-        uses[one.label] += 1
-        shown[place] = replace(one, label=f"{one.label}-{uses[one.label]}" if uses[one.label] > 1 else one.label)
-    return "\n".join(one.render(form) for one in shown)
+    for place, part in enumerate(shown):
+        uses[part.label] += 1
+        shown[place] = replace(part, label=f"{part.label}-{uses[part.label]}" if uses[part.label] > 1 else part.label)
+    return "\n".join(part.render(form) for part in shown)
 
 
 def table_values(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Gives each row's values by the names of CSV and JSON, and whether it is recommended."""
-    used = [recommend(own).use for own in tables_of(rows)]
+    used = [recommend(of_table).use for of_table in tables_of(rows)]
     return [line | {"use": row in used} for row, line in zip(rows, values_of(rows), strict=True)]
 
 

@@ -79,7 +79,7 @@ def _unconverged_notes(rows: Sequence[Row]) -> Iterator[str]:
 
 def remedy_of(*ended: RunRecord) -> str:
     """Says why these runs, which ended alike, did not converge, and what to type."""
-    return HOW_UNCONVERGED[ended[0].outcome].format(2 * max(int(one.identity.probe["max_epochs"]) for one in ended))
+    return HOW_UNCONVERGED[ended[0].outcome].format(2 * max(int(run.identity.probe["max_epochs"]) for run in ended))
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
@@ -108,8 +108,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
         yield "paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs."
     if any(not row.indices for row in rows):
         yield PROBES["majority_tag"].note or ""
-    there = {name for row in rows for name in row.identity.conditions}
-    yield from (condition.note for name, condition in CONDITIONS.items() if name in there and condition.note)
+    conditions = {name for row in rows for name in row.identity.conditions}
+    yield from (condition.note for name, condition in CONDITIONS.items() if name in conditions and condition.note)
 
 
 def covered(row: Row) -> str:
@@ -137,38 +137,40 @@ def rising(rows: Sequence[Row]) -> dict[str, int]:
 
     Narrow rows rise longer than wide ones.
     """
-    found = {}
+    epochs = {}
     for row in rows:
         curves = [[epoch.dev for epoch in record.curve] for record in row.records.values()]
         if row.section != MAIN or row.setting.probe.get("lr_decay") != LINEAR or min(map(len, curves), default=0) < 2:
             continue
         gains = [max(curve) - max(curve[: -max(1, len(curve) // 4)]) for curve in curves]
         if statistics.fmean(gains) > RISING or all(max(curve) > max(curve[:-1]) for curve in curves):
-            found[row.title] = max(map(len, curves))
-    return found
+            epochs[row.title] = max(map(len, curves))
+    return epochs
 
 
 def _rising_notes(rows: Sequence[Row]) -> Iterator[str]:
-    if found := rising(rows):
+    if epochs := rising(rows):
         yield (
-            f"still rising: {first_few([*found], SHOWN)}: longer training may change how far rows lie apart. Type "
-            f"probe.max_epochs={2 * max(found.values())}."
+            f"still rising: {first_few([*epochs], SHOWN)}: longer training may change how far rows lie apart. Type "
+            f"probe.max_epochs={2 * max(epochs.values())}."
         )
 
 
 def _failing_notes(rows: Sequence[Row]) -> list[str]:
     """Names runs that failed to train where others of their row did not: no number of seeds makes up for these."""
-    found = []
+    failing = []
     for row in (row for row in rows if row.section == MAIN and row.n > 2 and not row.unconverged):
         scores = {record.label: record.scores.dev.headline for record in row.records.values()}
         usual = statistics.median(scores.values())
         limit = max(FAILED, 5 * statistics.stdev(score for score in scores.values() if score >= usual))
-        found += [
+        failing += [
             f"{with_encoder(name, row.encoder)} ({percent(score)}, usually {percent(usual)})"
             for name, score in scores.items()
             if usual - score > limit
         ]
-    return [f"fails now and then: {first_few(found, SHOWN)}. The label of such a row is not reliable."] if found else []
+    if not failing:
+        return []
+    return [f"fails now and then: {first_few(failing, SHOWN)}. The label of such a row is not reliable."]
 
 
 def _data_notes(rows: Sequence[Row]) -> Iterator[str]:
@@ -196,10 +198,9 @@ def _rate_notes(rows: Sequence[Row]) -> list[str]:
 
 def _scale_notes(rows: Sequence[Row]) -> list[str]:
     """Names the rows that add up layers of unlike scale, where their records know it."""
-    found = {}
+    messages = {}
     for row in rows:
-        for record in row.records.values():
-            of = record.layers
-            if of.deviations and (message := unlike_layers(row.title, of.combine, of.deviations)):
-                found[row.title] = message
-    return [f"scale: {'; '.join(found.values())}: {REMEDY}."] if found else []
+        for layers in (record.layers for record in row.records.values()):
+            if layers.deviations and (message := unlike_layers(row.title, layers.combine, layers.deviations)):
+                messages[row.title] = message
+    return [f"scale: {'; '.join(messages.values())}: {REMEDY}."] if messages else []

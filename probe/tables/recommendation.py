@@ -52,12 +52,8 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     place = cheapest_within(bounds, [row.cost for row in ranked], means, best.margin / 100)
     use = best if place is None else ranked[place]
     undecided = [row for row in ranked if row.label == UNDECIDED and row.cost < use.cost]
-    undecided.sort(key=lambda row: -_behind(row))
-    last = [
-        row
-        for row in rows
-        if row.n and not row.unconverged and row.is_single and row.num_blocks == row.record.encoder.num_layers
-    ]
+    undecided.sort(key=lambda row: row.most_behind)
+    last = [row for row in rows if row.n and not row.unconverged and row.is_single and row.num_blocks == row.num_layers]
     last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
     sentences = [*_ahead(rows, best), *_unseen(ranked, best), *_sentences(use, best, place is not None, undecided)]
     text = " ".join([*sentences, *(_over_last(use, row) for row in last[:1])])
@@ -66,16 +62,17 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
 
 def sentence(rows: Sequence[Row]) -> str:
     """Says in a sentence for a paper what one table compared, how, and what came out; and in another, its limits."""
-    found = recommend(rows)
-    if found.use is None or found.best is None:
-        return found.text
-    use, best, record = found.use, found.best, found.use.record
+    recommended = recommend(rows)
+    use, best = recommended.use, recommended.best
+    if use is None or best is None:
+        return recommended.text
     ranked = [row for row in rows if row.behind]
     dropped = sum(row.label == ELIMINATED for row in rows)
     others = f"not among them: {pluralize(dropped, 'row')} that a race dropped; " * bool(dropped)
     least, most = min(row.n for row in ranked), max(row.n for row in ranked)
     seeds, score = f"{least}{f' to {most}' if most > least else ''} seeds each", use.task.headline.name
-    sizes = ", ".join(f"{split} {getattr(record.data.splits, split).sentences:,}" for split in ("train", "dev", "test"))
+    splits = use.record.data.splits
+    sizes = ", ".join(f"{split} {getattr(splits, split).sentences:,}" for split in ("train", "dev", "test"))
     epochs = max(len(run.curve) for row in ranked for run in row.records.values())
     scales = {str(row.identity.layers.normalize) for row in ranked}
     scale = f"layers.normalize={scales.pop()}, " if len(scales) == 1 and use.identity.layers.normalize else ""
@@ -83,7 +80,7 @@ def sentence(rows: Sequence[Row]) -> str:
     setting = f"{training} on {use.setting.data} ({sizes} sentences; {seeds})"
     scored = f"dev {score} {percent(use.dev_mean)}, test {score} {percent(use.cell('test').mean or 0.0)}"
     cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
-    behind = f"lies at most {percent(abs(_behind(use)))} points behind" if _behind(use) else "is not behind"
+    behind = f"lies at most {percent(use.most_behind)} points behind" if use.most_behind else "is not behind"
     limits = []
     if unranked := [row for row in rows if row.section == MAIN and row.unconverged]:
         limits.append(f"not ranked because not converged: {first_few([row.title for row in unranked], SHOWN)}")
@@ -99,10 +96,6 @@ def sentence(rows: Sequence[Row]) -> str:
         f"{setting}, {use.title} ({scored}) {cheapest}{behind} the truly best of them ({others}chosen on dev; 95 % "
         f"confidence for all rows at once over {covered(use)}; multiple comparisons with the best, Hsu 1984).{bounds}"
     )
-
-
-def _behind(row: Row) -> float:
-    return row.behind[0] if row.behind else 0.0
 
 
 def _points(row: Row) -> str:
@@ -147,7 +140,7 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
     score = best.task.headline.name
     margin = _points(best)
     sure = f"95 % confidence, over seeds{' and text' if best.over_text else ', on this dev text'}"
-    lies = f"lies at most {percent(abs(_behind(use)))} points behind the truly best row ({sure})"
+    lies = f"lies at most {percent(use.most_behind)} points behind the truly best row ({sure})"
     head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"
     if best.cover.condition == IF_INDEPENDENT:
         head = f"If dev's sentences are independent, u{head[1:]}"
@@ -159,7 +152,7 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
         lower = percent(best.dev_mean - use.dev_mean)
         yield f"Its dev {score} is {'as high' if lower == percent(0) else f'{lower} points lower'}, and it {lies}."
         yield f"It needs {_saved(use, best)}."
-    elif percent(abs(_behind(use))) == percent(0):
+    elif percent(use.most_behind) == percent(0):
         yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and no other row is better ({sure})."
     else:
         yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and {lies}."
@@ -191,13 +184,13 @@ def _over_last(use: Row, last: Row) -> str:
 def _saved(use: Row, best: Row) -> str:
     """Says what the row to use needs, and what the best needs."""
     (flops, width), (most, widest) = use.cost, best.cost
-    parts, total = [], use.record.encoder.num_layers
+    parts = []
     if use.encoder != best.encoder:
-        own, others = format_count(flops), format_count(most)
-        parts += [f"{own} instead of {others} operations of the encoder per piece"] * (own != others)
+        of_use, of_best = format_count(flops), format_count(most)
+        parts += [f"{of_use} instead of {of_best} operations of the encoder per piece"] * (of_use != of_best)
     elif (use.num_blocks, width) != (best.num_blocks, widest):
         instead = f" instead of {best.num_blocks}" * (use.num_blocks != best.num_blocks)
-        parts.append(f"{use.num_blocks}{instead} of the encoder's {total} blocks")
+        parts.append(f"{use.num_blocks}{instead} of the encoder's {use.num_layers} blocks")
     if width != widest:
         parts.append(f"{width} instead of {widest} features per word")
     return " and ".join(parts) or "as many blocks and features"

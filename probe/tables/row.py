@@ -21,14 +21,6 @@ from probe.scoring.metrics import Scores
 from probe.scoring.significance import Cell, summary
 from probe.system.grouping import group_by
 
-SCORES: dict[str, Callable[[Scores], float | None]] = {  # of a split; None where the task has no such score
-    "f1": lambda scores: scores.headline,  # of tags that are no spans: accuracy
-    "strict_f1": lambda scores: scores.strict.f1 if scores.strict else None,
-    "word_f1": lambda scores: scores.word.f1 if scores.word else None,
-    "accuracy": lambda scores: scores.accuracy,
-    "macro_f1": lambda scores: scores.macro_f1,
-}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Row:
@@ -131,6 +123,16 @@ class Row:
         return Run(self.name, self.identity, self.width, self.setting)
 
     @property
+    def num_layers(self) -> int:
+        """Returns how many layers its encoder has, without the embeddings."""
+        return self.record.encoder.num_layers
+
+    @property
+    def most_behind(self) -> float:
+        """Returns how far it may lie behind the truly best row on dev, a fraction; 0 if it is not compared."""
+        return abs(self.behind[0]) if self.behind else 0.0
+
+    @property
     def over_text(self) -> bool:
         """Tells whether its intervals are over the text, not over seeds alone."""
         return self.cover.units is not None
@@ -139,7 +141,7 @@ class Row:
     def errors(self) -> float:
         """Returns how many items of dev it gets wrong: missed and invented ones by half, the mean over seeds."""
         counts = [record.scores.dev.counts for record in self.records.values()]
-        return fmean((one.gold + one.predicted) / 2 - one.correct for one in counts)
+        return fmean((total.gold + total.predicted) / 2 - total.correct for total in counts)
 
     @property
     def cost(self) -> tuple[int, int]:
@@ -161,11 +163,12 @@ class Row:
         """Returns the dev mean, a fraction; 0 without records."""
         return self.cell("dev").mean or 0.0
 
-    def cell(self, split: str, score: str = "f1") -> Cell:
-        """Returns one of SCORES on a split over its seeds; empty where it has none."""
-        values = [SCORES[score](getattr(record.scores, split)) for record in self.records.values()]
+    def cell(self, split: str, score: Callable[[Scores], float | None] | None = None) -> Cell:
+        """Returns the headline of a split, or another score, over its seeds; empty where its task has no such score."""
+        scores = [getattr(record.scores, split) for record in self.records.values()]
+        values = [score(of_seed) if score else of_seed.headline for of_seed in scores]
         cell = summary([value for value in values if value is not None])
-        return replace(cell, interval=self.intervals[split]) if score == "f1" and split in self.intervals else cell
+        return replace(cell, interval=self.intervals[split]) if score is None and split in self.intervals else cell
 
 
 def tables_of(rows: Sequence[Row]) -> list[list[Row]]:

@@ -7,6 +7,7 @@ last layer stand beside it, which nobody had to choose.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +51,10 @@ def transfer(folders: Sequence[Path], margin: float | None = None) -> list[Loss]
 
     Raises UserError if there are no two tables with a best row.
     """
-    lost = losses([table for folder in folders for table in split_by_encoder(build_rows(folder, margin))])
-    if not lost:
+    pairs = losses([table for folder in folders for table in split_by_encoder(build_rows(folder, margin))])
+    if not pairs:
         raise UserError(f"{', '.join(map(str, folders))}: --transfer needs two tables, each with a best row.")
-    return lost
+    return pairs
 
 
 def losses(tables: Sequence[Sequence[Row]]) -> list[Loss]:
@@ -64,22 +65,18 @@ def losses(tables: Sequence[Sequence[Row]]) -> list[Loss]:
         return []
     names = table_names([row for _, row in best])
     used_on = [(name, table) for name, (table, _) in zip(names, best, strict=True)]
-    found = [
+    used = [
         (name, other, _same(chosen, table))
         for name, (_, chosen) in zip(names, best, strict=True)
         for other, table in used_on
     ]
     for name, part in ((MIDDLE, 2), (LAST, 1)):
-        found += [(name, other, _single(table, _depth(table) // part)) for other, table in used_on]
+        used += [(name, other, _single(table, table[0].num_layers // part)) for other, table in used_on]
     return [
-        Loss(name, other, row.name, abs(row.difference), abs(row.behind[1]), abs(row.behind[0]))
-        for name, other, row in found
+        Loss(name, other, row.name, abs(row.difference), abs(row.behind[1]), row.most_behind)
+        for name, other, row in used
         if row is not None and row.difference is not None and row.behind
     ]
-
-
-def _depth(table: Sequence[Row]) -> int:
-    return table[0].record.encoder.num_layers
 
 
 def _single(table: Sequence[Row], layer: int) -> Row | None:
@@ -88,12 +85,12 @@ def _single(table: Sequence[Row], layer: int) -> Row | None:
 
 def _same(chosen: Row, table: Sequence[Row]) -> Row | None:
     """Returns the row of the same layers; of an encoder of another depth the layer as deep, or the preset."""
-    layers, depth = chosen.identity.layers, _depth(table)
-    if depth == chosen.record.encoder.num_layers:
-        wanted = (layers.indices, layers.combine)
+    depth = table[0].num_layers
+    if depth == chosen.num_layers:
+        wanted = (chosen.indices, chosen.identity.layers.combine)
         return next((row for row in table if (row.indices, row.identity.layers.combine) == wanted), None)
     if chosen.is_single:
-        return _single(table, round(chosen.indices[0] / chosen.record.encoder.num_layers * depth))
+        return _single(table, round(chosen.indices[0] / chosen.num_layers * depth))
     return next((row for row in table if row.name == chosen.name), None)
 
 
@@ -105,12 +102,12 @@ def table_names(rows: Sequence[Row]) -> list[str]:
             short_name(row.setting.encoder),
             str(row.setting.features["context"]),
             describe_probe(row.setting.probe),
-            ", ".join(one.removeprefix("probe.") for one in row.differences),
+            ", ".join(setting.removeprefix("probe.") for setting in row.differences),
         )
         for row in rows
     ]
     differ = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
-    named = [", ".join(part for part, shown in zip(own, differ, strict=True) if shown) for own in parts]
+    named = [", ".join(itertools.compress(of_table, differ)) for of_table in parts]
     folders = [next(iter(row.records)).parent.parent.name for row in rows]
     for places in [folders] * (len(set(folders)) > 1) + [[row.table for row in rows]]:
         of_each = zip(named, places, strict=True)
@@ -118,26 +115,27 @@ def table_names(rows: Sequence[Row]) -> list[str]:
     return named
 
 
-def matrix(found: Sequence[Loss]) -> tuple[list[str], list[str], dict[tuple[str, str], Loss]]:
+def matrix(pairs: Sequence[Loss]) -> tuple[list[str], list[str], dict[tuple[str, str], Loss]]:
     """Returns the choices, the tables, and the loss of each pair."""
-    choices, used = (list(dict.fromkeys(getattr(loss, name) for loss in found)) for name in ("chosen_on", "used_on"))
-    return choices, used, {(loss.chosen_on, loss.used_on): loss for loss in found}
+    choices = list(dict.fromkeys(loss.chosen_on for loss in pairs))
+    used = list(dict.fromkeys(loss.used_on for loss in pairs))
+    return choices, used, {(loss.chosen_on, loss.used_on): loss for loss in pairs}
 
 
-def render_transfer(found: Sequence[Loss], form: str) -> str:
+def render_transfer(pairs: Sequence[Loss], form: str) -> str:
     """Renders losses in one of FORMATS. CSV and JSON have a line per pair."""
-    choices, used, cells = matrix(found)
-    lines = [[one, _row_of(one, cells), *(_cell(cells.get((one, on))) for on in used)] for one in choices]
-    others = [loss for loss in found if loss.chosen_on in used and loss.chosen_on != loss.used_on]
+    choices, used, cells = matrix(pairs)
+    lines = [[choice, _row_of(choice, cells), *(_cell(cells.get((choice, on))) for on in used)] for choice in choices]
+    others = [loss for loss in pairs if loss.chosen_on in used and loss.chosen_on != loss.used_on]
     parts = []
-    for name, own in (
+    for name, of_choice in (
         ("A choice made on another table", others),
-        *((choice.capitalize(), [loss for loss in found if loss.chosen_on == choice]) for choice in (MIDDLE, LAST)),
+        *((choice.capitalize(), [loss for loss in pairs if loss.chosen_on == choice]) for choice in (MIDDLE, LAST)),
     ):
-        if own:
-            lost = sorted(loss.lost for loss in own)
-            most = f" (most on {max(own, key=lambda loss: loss.lost).used_on})" * (lost[-1] > lost[0])
-            span = " to ".join(dict.fromkeys(map(percent, (lost[0], lost[-1]))))
+        if of_choice:
+            least, highest = (end(of_choice, key=lambda loss: loss.lost) for end in (min, max))
+            most = f" (most on {highest.used_on})" * (highest.lost > least.lost)
+            span = " to ".join(dict.fromkeys([percent(least.lost), percent(highest.lost)]))
             parts.append(f"{name} loses {span} points{most}.")
     caption = "Points of dev score that the row that is best on one table loses on another, against the best row there."
     below = "In brackets the 95 % interval, for all rows of the table at once; it allows for the choice of the best."
@@ -150,7 +148,7 @@ def render_transfer(found: Sequence[Loss], form: str) -> str:
         [below],
         first=[" ".join(parts)],
         label="tab:transfer",
-        values=[vars(loss) for loss in found],
+        values=[vars(loss) for loss in pairs],
     )
     return table.render(form)
 
@@ -163,15 +161,15 @@ def _cell(loss: Loss | None) -> str:
     return "" if loss is None else f"{percent(loss.lost)} ({percent(loss.least)} .. {percent(loss.most)})"
 
 
-def draw_transfer(figure: Figure, found: Sequence[Loss]) -> None:
+def draw_transfer(figure: Figure, pairs: Sequence[Loss]) -> None:
     """Draws the losses as a heat map: light is little."""
-    choices, used, cells = matrix(found)
+    choices, used, cells = matrix(pairs)
     values = np.array([[100 * cells[a, b].lost if (a, b) in cells else np.nan for b in used] for a in choices])
     figure.set_size_inches(2.6 + 1.1 * len(used), 1.4 + 0.35 * len(choices))
     axes = figure.add_subplot()
     axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
     axes.set_xticks(range(len(used)), used, rotation=15, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(choices)), [": ".join(filter(None, [one, _row_of(one, cells)])) for one in choices])
+    axes.set_yticks(range(len(choices)), [": ".join(filter(None, [name, _row_of(name, cells)])) for name in choices])
     axes.set_xlabel("used on")
     axes.set_ylabel("chosen on")
     axes.grid(False)
