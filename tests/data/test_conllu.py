@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.facts import names
-from support.inputs import data_config
+from support.inputs import data_config, write_file
 
 from probe.config import UserError
 from probe.data.corpus import load_corpus
@@ -38,14 +38,8 @@ TEXT = """# newdoc id = a
 """
 
 
-def file_of(folder: Path, text: str, name: str = "some.conllu") -> Path:
-    file = folder / name
-    file.write_text(text)
-    return file
-
-
 def test_words_upos_and_documents_are_read_without_ranges_and_empty_nodes(tmp_path: Path):
-    split = read_file(file_of(tmp_path, TEXT), TAGS)
+    split = read_file(write_file(tmp_path, TEXT, "some.conllu"), TAGS)
     assert split.words == [["Sue", "does", "n't", "like", "New York"], ["#1"], ["Wins"]]
     assert split.tags == [["PROPN", "AUX", "PART", "VERB", "PROPN"], ["X"], ["VERB"]]
     assert split.documents == [1, 1, 2]
@@ -59,20 +53,20 @@ def test_words_upos_and_documents_are_read_without_ranges_and_empty_nodes(tmp_pa
 
 @pytest.mark.parametrize(("column", "tags"), [(4, "NNP"), (-4, "4"), (-3, "nsubj")])
 def test_another_column_of_tags_can_be_chosen(tmp_path: Path, column: int, tags: str):
-    split = read_file(file_of(tmp_path, TEXT), replace(TAGS, tag_column=column))
+    split = read_file(write_file(tmp_path, TEXT, "some.conllu"), replace(TAGS, tag_column=column))
     assert split.tags[0][0] == tags
 
 
 def test_spans_are_in_the_last_column_unless_another_is_chosen(tmp_path: Path):
     text = "1\tAna\tAna\tB-PER\t_\t_\t_\t_\t_\tB-ORG\n"
-    file = file_of(tmp_path, text)
+    file = write_file(tmp_path, text, "some.conllu")
     assert read_file(file, Layout()).tags == [["B-ORG"]]
     assert read_file(file, Layout(tag_column=3)).tags == [["B-PER"]]
 
 
 def test_crlf_and_gzip_and_a_text_without_documents(tmp_path: Path):
     text = TEXT.replace("# newdoc", "# olddoc").replace("\n", "\r\n")
-    split = read_file(file_of(tmp_path, text), TAGS)
+    split = read_file(write_file(tmp_path, text, "some.conllu"), TAGS)
     assert split.documents is None
     assert split.words[0][-1] == "New York"
     assert reader_of(Path("x/en_ewt-ud-train.conllu.gz")) is READERS["conllu"]
@@ -94,14 +88,14 @@ def test_crlf_and_gzip_and_a_text_without_documents(tmp_path: Path):
 )
 def test_what_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, facts: list[object]):
     with pytest.raises(UserError) as caught:
-        read_file(file_of(tmp_path, text), TAGS)
+        read_file(write_file(tmp_path, text, "some.conllu"), TAGS)
     names(caught.value, *facts)
     assert "\n" not in str(caught.value)
 
 
 def test_a_corpus_of_it_counts_what_was_skipped(tmp_path: Path):
     for number, name in enumerate(("train", "dev", "test")):
-        file_of(tmp_path, TEXT.replace("Wins", f"Wins{number}"), f"{name}.conllu")
+        write_file(tmp_path, TEXT.replace("Wins", f"Wins{number}"), f"{name}.conllu")
     files = {name: f"{name}.conllu" for name in ("train", "dev", "test")}
     corpus = load_corpus(data_config(tmp_path, task="tags", **files))
     assert corpus.about["skipped"] == {
@@ -141,5 +135,5 @@ def test_settings_of_other_formats_change_nothing(tmp_path: Path):
         "word_column": 7, "separator": "space", "comment": "1", "document_marker": "Sue",
         "word_prefix": "x", "words_field": "x", "tags_field": "x", "document_field": "x", "labels": ["x"],
     }  # fmt: skip
-    file, layout = file_of(tmp_path, TEXT), replace(TAGS, tag_column=3)
+    file, layout = write_file(tmp_path, TEXT, "some.conllu"), replace(TAGS, tag_column=3)
     assert read_file(file, replace(layout, **others)) == read_file(file, layout)

@@ -281,15 +281,28 @@ def test_numbers_without_names_get_a_line_that_can_be_typed(tmp_path: Path, endi
     assert list(corpus.splits["train"].tags) == [["0"], ["1"], ["0"], ["1"]]
 
 
-@pytest.mark.parametrize("separator", ["\t", ","])
-def test_names_of_columns_are_advised_where_the_text_comes_first(tmp_path: Path, separator: str):
-    lines = [f"a {word} film {n} @,{label}" for n in range(4) for word, label in (("good", "pos"), ("bad", "neg"))]
-    text = "\r\n".join(["review,sentiment", *lines]).replace(",", separator)
-    corpus, typed = follow(tmp_path, text, "data=sentences", ending="tsv")
+FILMS = "".join(f"a {word} film {n} @,{label}\n" for n in range(4) for word, label in (("good", "pos"), ("bad", "neg")))
+FILMS = "review,sentiment\n" + FILMS
+REVIEW = ["data.tags_field=sentiment", "data.words_field=review"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "settings", "typed", "words"),
+    [
+        ("tsv", FILMS.replace(",", "\t").replace("\n", "\r\n"), ["data=sentences"], REVIEW, "a good film 0 won"),
+        ("tsv", FILMS, ["data=sentences"], REVIEW, "a good film 0 won"),
+        ("csv", 'label,text\npos,"EU, @"\nneg,bad @\n', ["data=sentences"], [], "EU , won"),
+        ("jsonl", lines_of({"text": "EU, @", "label": "pos"}, {"text": "bad @", "label": "neg"}), [], [], "EU , won"),
+    ],
+)
+def test_texts_and_their_labels_are_found(
+    tmp_path: Path, ending: str, text: str, settings: list[str], typed: list[str], words: str
+):
+    corpus, found = follow(tmp_path, text, *settings, ending=ending)
     assert isinstance(corpus, Corpus), corpus
-    names(typed, "data.tags_field=sentiment", "data.words_field=review")
-    assert corpus.splits["train"].words[0] == ["a", "good", "film", "0", "won"]
-    assert list(corpus.splits["train"].tags)[:2] == [["pos"], ["neg"]]
+    names(found, *typed)
+    assert corpus.splits["train"].words[0] == words.split()
+    assert corpus.splits["train"].tags[:2] == [["pos"], ["neg"]]
 
 
 @pytest.mark.parametrize(
@@ -341,17 +354,6 @@ def test_fields_are_found(tmp_path: Path, row: object, typed: list[str]):
     assert isinstance(corpus, Corpus), corpus
     assert corpus.splits["train"].words == [["EU", "won"]]
     names(found, *typed)
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_a_text_with_its_label_is_found_in_json_and_csv(tmp_path: Path, ending: str):
-    rows = [{"text": "EU, @", "label": "good"}, {"text": "bad @", "label": "bad"}]
-    text = 'label,text\ngood,"EU, @"\nbad,bad @\n'
-    text = "".join(json.dumps(row) + "\n" for row in rows) if ending == "jsonl" else text
-    corpus, _ = follow(tmp_path, text, *(["data=sentences"] if ending == "csv" else []), ending=ending)
-    assert isinstance(corpus, Corpus), corpus
-    assert corpus.splits["train"].words[0] == ["EU", ",", "won"]
-    assert list(corpus.splits["train"].tags) == [["good"], ["bad"]]
 
 
 @pytest.mark.parametrize(

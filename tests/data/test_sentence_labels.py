@@ -36,13 +36,6 @@ def test_a_line_is_a_label_and_a_text(tmp_path: Path):
     assert corpus.counts()["train"].words == 7
 
 
-def test_invisible_characters_around_a_word_are_removed_and_counted(tmp_path: Path):
-    texts = TEXTS | {"train": ["good\t\u200bIt works\u200e", "bad\tIt fails"]}
-    corpus = load_corpus(config(tmp_path, **write(tmp_path, texts)))
-    assert list(corpus.splits["train"].words) == [["It", "works"], ["It", "fails"]]
-    assert corpus.about["skipped"] == {"blanks around words": {"train": 2, "dev": 0, "test": 0}}
-
-
 def test_a_first_line_may_name_the_columns(tmp_path: Path):
     swapped = {name: ["\t".join(line.split("\t")[::-1]) for line in some] for name, some in TEXTS.items()}
     swapped = {name: ["sentence\tlabel", *some] for name, some in swapped.items()}

@@ -164,6 +164,12 @@ def write_splits(folder: Path, **texts: str | bytes) -> Path:
     return folder
 
 
+def write_file(folder: Path, content: str | bytes, name: str = "some.conll") -> Path:
+    file = folder / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
 def stored(store: FeatureStore, split: str) -> torch.Tensor:
     """(L + 1, W, H) in float32."""
     layers = list(range(store.num_layers + 1))
