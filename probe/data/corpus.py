@@ -208,25 +208,25 @@ def read_splits(cfg: DataConfig, most_lines: int | None = None) -> dict[str, Spl
     else:
         folder = BUNDLED_FOLDER if cfg.path == BUNDLED else Path(cfg.path).expanduser()
         if not folder.is_dir():
-            found = f"there is no such folder.{did_you_mean('data.path', folder)}"
+            reason = f"there is no such folder.{did_you_mean('data.path', folder)}"
             if folder.is_file():
-                found = "that is a file; name its folder, and the file."
+                reason = "that is a file; name its folder, and the file."
             raise UserError(
-                f"data.path={cfg.path}: {found} It should hold {cfg.train}, {cfg.dev} and {cfg.test} "
+                f"data.path={cfg.path}: {reason} It should hold {cfg.train}, {cfg.dev} and {cfg.test} "
                 "(data.train=NAME, ...)."
             )
         splits, mistakes = {}, list[str]()
         files = sorted(file.name for file in folder.iterdir() if file.is_file() or is_saved(file))
-        there = f"There are: {first_few(files, FILES_SHOWN)}. "
+        listing = f"There are: {first_few(files, FILES_SHOWN)}. "  # in the first message alone
         for name in wanted:
             file = folder / getattr(cfg, name)
             if fractions[name] is None or file.exists():
                 try:
-                    remedy = f"{there}Another file name: data.{name}=NAME{_offer(name)}."
+                    remedy = f"{listing}Another file name: data.{name}=NAME{_offer(name)}."
                     splits[name] = read_file(file, layout, remedy)
                 except UserError as error:
                     mistakes.append(str(error))
-                    there = "" if there in mistakes[-1] else there
+                    listing = "" if listing in mistakes[-1] else listing
         if mistakes:
             raise UserError("\n".join(mistakes))
     for name, fraction in fractions.items():
@@ -273,7 +273,7 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
 
 
 def _refuse_doubles(splits: dict[str, Split]) -> None:
-    for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
+    for first, second in itertools.combinations(splits, 2):
         if splits[first].words == splits[second].words:
             raise UserError(
                 f"{first} and {second} hold the same text ({splits[first].origin}, {splits[second].origin})."

@@ -123,8 +123,8 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
             yield from _of_columns(cfg, lines, reader)
             if reader == "columns":
                 place = re.match(r".+?:(\d+)\b", message)
-                odd = next(islice(lines_of(file), int(place[1]) - 1, None), "") if place else ""
-                yield from _of_lines(cfg, lines, odd, [next(iter(_lines(of_split)), "") for of_split in files])
+                refused = next(islice(lines_of(file), int(place[1]) - 1, None), "") if place else ""
+                yield from _of_lines(cfg, lines, refused, [next(iter(_lines(of_split)), "") for of_split in files])
     except (UserError, ValueError, IndexError, RecursionError):  # of a file that cannot be read at all
         return
 
@@ -159,18 +159,18 @@ def _of_fields(cfg: DataConfig, rows: list[dict[str, Any]]) -> Iterator[Settings
             yield {"task": "sentence", "words_field": texts[0], "tags_field": label}
 
 
-def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> Iterator[Settings]:
-    """Yields how lines begin that are no words, and separators. heads: the first line of each file."""
-    old = list(Layout.of(cfg).comments)
-    first = next((line for line in lines if not line.startswith(tuple(old))), "")
-    for line in filter(COMMENT.match, dict.fromkeys([odd, first, lines[0]])):
+def _of_lines(cfg: DataConfig, lines: list[str], refused: str, heads: list[str]) -> Iterator[Settings]:
+    """Yields how lines begin that are no words, and separators. refused: a line. heads: the first line of each file."""
+    comments = list(Layout.of(cfg).comments)
+    first = next((line for line in lines if not line.startswith(tuple(comments))), "")
+    for line in filter(COMMENT.match, dict.fromkeys([refused, first, lines[0]])):
         starts = line.split("\t")[0].split(" ")
         boundaries = (BOUNDARY.match(other) for other in lines if other.startswith(starts[0]))
         boundary = next(filter(None, boundaries), None) if cfg.document_marker == Layout.document_marker else None
         marker = {"document_marker": boundary[0]} if boundary else {}
         yield from [marker] if marker else []
         for prefix in (" ".join(starts[:number]) for number in range(1, min(len(starts), 3) + 1)):
-            for comment in dict.fromkeys([(*old, prefix), (prefix,)]):
+            for comment in dict.fromkeys([(*comments, prefix), (prefix,)]):
                 yield {"comment": comment[0] if len(comment) == 1 else list(comment)} | marker
     yield from ({"separator": name} for name in ("tab", "whitespace", "space", "comma") if name != cfg.separator)
     cells = _cut(first, cfg.separator)
@@ -180,8 +180,8 @@ def _of_lines(cfg: DataConfig, lines: list[str], odd: str, heads: list[str]) -> 
     start = first.partition(name)[0] + name  # in CSV, a quote may stand before it, or the empty name of a row's number
     is_once = start.isprintable() and sum(line.startswith(start) for line in lines) == 1
     if names_columns and len(cells) > 1 and name and is_once:
-        yield {"comment": [*old, start] if old else start}
-    yield from [{"comment": None}] if old else []
+        yield {"comment": [*comments, start] if comments else start}
+    yield from [{"comment": None}] if comments else []
 
 
 def _cut(line: str, separator: str) -> list[str]:
@@ -194,21 +194,20 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     prefixes = Layout.of(cfg).comments if reader == "columns" else ("#",)
     rows = [_cut(line, cfg.separator) for line in lines if not line.startswith(prefixes)][1:]  # behind a header
     width = max(Counter(map(len, rows)).items(), key=itemgetter(1), default=(0, 0))[0]
-    table = [row for row in rows if len(row) == width]
-    columns = list(map(list, zip(*table, strict=True)))
-    tags, words = (columns[at] if -width <= at < width else [] for at in (cfg.tag_column, cfg.word_column))
+    columns = list(zip(*(row for row in rows if len(row) == width), strict=True))
+    tags, words = (columns[at] if -width <= at < width else () for at in (cfg.tag_column, cfg.word_column))
     of_spans = sum(tag == "O" or PREFIXED.fullmatch(tag) is not None for tag in tags)
-    names = sentence_column(table)
+    names = sentence_column(columns)
     whole = [at for at, column in enumerate(columns) if all(column) and column is not tags and at != names]
-    best = wordlike_column([[row[at] for at in whole] for row in table])
+    best = wordlike_column([columns[at] for at in whole])
     # Words have more distinct values than most columns have.
     more_distinct = best is not None and 2 * len({*words}) < len({*columns[whole[best]]})
     is_other = words is tags or (names is not None and words is columns[names]) or nearly_all_numbers(words)
     no_words = more_distinct or is_other or words.count("") > (1 - NEARLY_ALL) * len(words)
-    others: Settings = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
+    better: Settings = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
     if cfg.task == "spans" and (of_spans < NEARLY_ALL * len(tags) or {*tags} <= {"O"}):
-        yield from ({"tag_column": at} | others for at in span_columns(table))
-    yield from [others] if others else []
+        yield from ({"tag_column": at} | better for at in span_columns(columns))
+    yield from [better] if better else []
     yield from [{"sentence_column": names}] if names is not None and reader == "columns" else []
     features = re.findall(rf"(?:^|\|)(\w+)=(?={TAG}(?:\||$))", "|".join(tags[:FEW_TAGS]))
     yield from ({"tag_feature": feature} for feature, _ in Counter(features).most_common() if not cfg.tag_feature)
@@ -219,48 +218,46 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     yield from [{"scheme": "auto"}] if cfg.scheme != "auto" else []
 
 
-def table_of(split: Split, most: int | None = None) -> list[list[str]]:
-    """Reads the columns of the split's first lines with words from its file. Returns no rows for other formats."""
+def columns_of(split: Split, most: int | None = None) -> list[tuple[str, ...]]:
+    """Reads the columns of the split's first lines with words from its file. Returns none for other formats."""
     lines, skipped = enumerate(lines_of(Path(split.origin)) if split.word_a_line else (), 1), {*split.skipped_lines}
     some = (line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK) for number, line in lines if number not in skipped)
     rows = (cut_line(line, split.separator)[: split.num_columns] for line in some if line.strip(" \t"))
-    return list(islice((row for row in rows if len(row) == split.num_columns), most))
+    return list(zip(*islice((row for row in rows if len(row) == split.num_columns), most), strict=True))
 
 
-def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
+def span_columns(columns: Sequence[Sequence[str]]) -> list[int]:
     """Returns the columns that hold only O and tags with a scheme's prefix; the column with most spans comes first."""
-    found = []
-    for at, column in enumerate(zip(*table, strict=False)):
+    by_spans = []
+    for at, column in enumerate(columns):
         counts = Counter(map(bare_tag, column))
         outside = counts.pop("O", 0)
         if outside and counts and (all(map(PREFIXED.fullmatch, counts)) or all(map(BARE_PREFIX.fullmatch, counts))):
-            found.append((-counts.total(), at))
-    return [at for _, at in sorted(found)]
+            by_spans.append((-counts.total(), at))
+    return [at for _, at in sorted(by_spans)]
 
 
-def sentence_column(table: Sequence[Sequence[str]]) -> int | None:
+def sentence_column(columns: Sequence[Sequence[str]]) -> int | None:
     """Returns the column that numbers or names the sentence of each row, or of its first one; None if there is none.
 
     No name returns later, and sentences have two words or more on average. If only first rows have one, they count up.
     """
-    found = dict[int, int]()
-    for at, column in enumerate(zip(*table, strict=False)):
+    num_names = dict[int, int]()
+    for at, column in enumerate(columns):
         names = [name for name, _ in groupby(filter(None, column))]
         numbers = [int(number[0]) for number in map(re.compile(r"\d+").search, names) if number]
         counts_up = all(first < second for first, second in pairwise(numbers))
         is_name = 1 < len(numbers) == len(names) == len({*names}) and ("" not in column or counts_up)
         if is_name and 3 * len(names) <= 2 * len(column):
-            found[at] = len(names)
-    return max(found, key=lambda at: found[at], default=None)
+            num_names[at] = len(names)
+    return max(num_names, key=lambda at: num_names[at], default=None)
 
 
 def nearly_all_numbers(values: Sequence[str]) -> bool:
     return sum(NUMBER.fullmatch(value) is not None for value in values) >= NEARLY_ALL * len(values)
 
 
-def wordlike_column(table: Sequence[Sequence[str]]) -> int | None:
+def wordlike_column(columns: Sequence[Sequence[str]]) -> int | None:
     """Returns the column with most distinct values among those that do not hold numbers; None if all hold numbers."""
-    distinct = {
-        at: len(set(column)) for at, column in enumerate(zip(*table, strict=False)) if not nearly_all_numbers(column)
-    }
-    return max(distinct, key=lambda at: distinct[at], default=None)
+    others = [at for at, column in enumerate(columns) if not nearly_all_numbers(column)]
+    return max(others, key=lambda at: len(set(columns[at])), default=None)

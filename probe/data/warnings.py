@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from probe.data.guesses import (
     HEADER,
     NEARLY_ALL,
     as_typed,
+    columns_of,
     nearly_all_numbers,
     sentence_column,
     span_columns,
-    table_of,
     wordlike_column,
 )
 from probe.data.split import Split, lines_of
@@ -43,18 +43,20 @@ def data_warnings(cfg: DataConfig, train: Split, about: Mapping[str, Any]) -> li
 
     about: of the corpus.
     """
-    table = table_of(train, MOST)
+    columns = columns_of(train, MOST)
     words = list(islice(chain.from_iterable(train.words), MOST))
-    found = list(_numbers(train, words, table)) or [*_affixes(words), *on_shared(about.get("shared", {}))]
+    warnings = list(_numbers(train, words, columns)) or [*_affixes(words), *on_shared(about.get("shared", {}))]
     if train.num_words > LONGEST_MEAN * len(train.words):
-        found.append(f"sentences have {train.num_words // len(train.words)} words on average: are empty lines missing?")
-    return [*found, *_header(train), *_merged(train, table), *_tags(cfg, train, table, "scheme" in about)]
+        warnings.append(
+            f"sentences have {train.num_words // len(train.words)} words on average: are empty lines missing?"
+        )
+    return [*warnings, *_header(train), *_merged(train, columns), *_tags(cfg, train, columns, "scheme" in about)]
 
 
-def _merged(train: Split, table: list[list[str]]) -> Iterator[str]:
+def _merged(train: Split, columns: list[tuple[str, ...]]) -> Iterator[str]:
     """Warns of a column of sentences whose ends are not those that were read."""
-    at = sentence_column(table)
-    if at is not None and (names := len({row[at] for row in table if row[at]})) > len(train.words):
+    at = sentence_column(columns)
+    if at is not None and (names := len({*filter(None, columns[at])})) > len(train.words):
         yield f"column {at} has {names:,} sentences, of which {len(train.words):,} were read: data.sentence_column={at}"
 
 
@@ -82,33 +84,28 @@ def _affixes(words: Sequence[str]) -> Iterator[str]:
         yield f"all words begin with {prefix[0]}; to remove that: data.word_prefix={prefix[0]}"
 
 
-def _numbers(train: Split, words: Sequence[str], table: list[list[str]]) -> Iterator[str]:
+def _numbers(train: Split, words: Sequence[str], columns: list[tuple[str, ...]]) -> Iterator[str]:
     if not nearly_all_numbers(words):
         return
-    if not train.word_a_line:
-        remedy = "data.words_field=NAME"
-    elif (best := wordlike_column(table)) is None:
-        remedy = "data.word_column=N"
-    else:
-        remedy = f"data.word_column={best} ({_few(Counter(row[best] for row in table))})"
+    best = wordlike_column(columns)
+    remedy = "data.word_column=N" if train.word_a_line else "data.words_field=NAME"
+    if best is not None:
+        remedy = f"data.word_column={best} ({_few(Counter(columns[best]))})"
     yield f"nearly all words are numbers ({', '.join(words[:3])}); to read others: {remedy}"
 
 
-def _tags(cfg: DataConfig, train: Split, table: list[list[str]], are_spans: bool) -> Iterator[str]:
+def _tags(cfg: DataConfig, train: Split, columns: list[tuple[str, ...]], are_spans: bool) -> Iterator[str]:
     """Warns of tags that are nearly all the same or nearly all different. Names a column that looks more like tags."""
     tags = Counter(chain.from_iterable(train.tags))
     total = tags.total()
     if len(tags) < 2 or (max(tags.values()) < ONE_TAG * total and len(tags) < UNIQUE * max(total, FEW_TAGS)):
         return
-    remedy = ""
-    if table:
-        width = len(table[0])
-        chosen = {cfg.tag_column % width, cfg.word_column % width}
-        columns = {at: Counter(row[at] for row in table) for at in range(width) if at not in chosen}
-        for at in span_columns(table) if are_spans else sorted(columns, key=lambda at: -len(columns[at])):
-            if at in columns and 1 < len(columns[at]) <= FEW_TAGS and not nearly_all_numbers([*columns[at]]):
-                remedy = f"; more like tags: data.tag_column={at} ({_few(columns[at])})"
-                break
+    remedy, values = "", list(map(Counter, columns))
+    chosen = [at % len(columns) for at in (cfg.tag_column, cfg.word_column) if columns]
+    for at in span_columns(columns) if are_spans else sorted(range(len(columns)), key=lambda at: -len(values[at])):
+        if at not in chosen and 1 < len(values[at]) <= FEW_TAGS and not nearly_all_numbers([*values[at]]):
+            remedy = f"; more like tags: data.tag_column={at} ({_few(values[at])})"
+            break
     yield f"train's {total:,} tags are {_few(tags)}{remedy}"
 
 
@@ -119,21 +116,21 @@ def _few(values: Counter[str]) -> str:
 
 def shared_sentences(splits: Mapping[str, Split]) -> dict[str, dict[str, int]]:
     """Counts the sentences that two splits share, if they are many. `dev in train`: how many, of how many of dev."""
-    found = {}
+    shared = {}
     known = {name: {hash(tuple(words)) for words in split.words} for name, split in splits.items()}
-    for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
-        long = [hash(tuple(words)) for words in splits[other].words if len(words) >= LONG_ENOUGH]
-        both = sum(words in known[one] for words in long)
+    for first, second in combinations(splits, 2):
+        long = [hash(tuple(words)) for words in splits[second].words if len(words) >= LONG_ENOUGH]
+        both = sum(words in known[first] for words in long)
         if both and both >= SHARED * len(long):
-            found[f"{other} in {one}"] = {"both": both, "of": len(long)}
-    return found
+            shared[f"{second} in {first}"] = {"both": both, "of": len(long)}
+    return shared
 
 
 def on_shared(shared: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Warns of sentences that two splits share: memorised ones count as correct. shared: see `shared_sentences`."""
     for splits, counts in shared.items():
-        other, one = splits.split(" in ")
+        second, first = splits.split(" in ")
         yield (
-            f"{counts['both']:,} of {other}'s {counts['of']:,} sentences of {LONG_ENOUGH} words or more occur in "
-            f"{one}, where they can be memorised. Remove them from one of the two"
+            f"{counts['both']:,} of {second}'s {counts['of']:,} sentences of {LONG_ENOUGH} words or more occur in "
+            f"{first}, where they can be memorised. Remove them from one of the two"
         )

@@ -12,7 +12,7 @@ from support.inputs import data_config, write_file
 
 from probe.config import UserError
 from probe.data.corpus import load_corpus
-from probe.data.guesses import table_of
+from probe.data.guesses import columns_of
 from probe.data.layout import Layout
 from probe.data.readers import READERS, read_file, reader_of
 
@@ -48,7 +48,7 @@ def test_words_upos_and_documents_are_read_without_ranges_and_empty_nodes(tmp_pa
     assert split.skipped_lines == [2, 3, 5, 9, 10, 13, 17]
     assert split.place(4).endswith(":11 ('New York')"), "skipped lines are lines too"
     assert split.place(6).endswith(":18 ('Wins')")
-    assert [row[1] for row in table_of(split)] == [word for words in split.words for word in words]
+    assert list(columns_of(split)[1]) == [word for words in split.words for word in words]
 
 
 @pytest.mark.parametrize(("column", "tags"), [(4, "NNP"), (-4, "4"), (-3, "nsubj")])

@@ -17,7 +17,7 @@ from support.inputs import data_config, write_file, write_splits
 
 from probe.config import UserError
 from probe.data.corpus import load_corpus
-from probe.data.guesses import table_of
+from probe.data.guesses import columns_of
 from probe.data.layout import Layout
 from probe.data.readers import read_file
 from probe.data.split import MAX_SENTENCE, lines_of
@@ -77,7 +77,7 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
     lines = list(lines_of(file))
     for i, sentence in enumerate(words):
         assert all(word in lines[split.line_of(i, position) - 1] for position, word in enumerate(sentence))
-    cells = [row[changes.get("word_column", 0)] for row in table_of(split)]
+    cells = columns_of(split)[changes.get("word_column", 0)]
     prefix = changes.get("word_prefix", "")
     assert [cell.removeprefix(prefix) for cell in cells] == [word for sentence in words for word in sentence]
 
@@ -282,7 +282,7 @@ def test_several_comments_a_marker_and_ranges_of_conllu_in_a_file_of_another_end
     assert split.documents == [1, 2]
     assert +split.skipped == {"comments": 2, "lines of CoNLL-U": 1}
     assert [split.line_of(1, position) for position in range(3)] == [7, 9, 10]
-    assert [row[1] for row in table_of(split)] == ["do", "Ana", "do", "n't"]
+    assert list(columns_of(split)[1]) == ["do", "Ana", "do", "n't"]
 
 
 HIDDEN = ["\ufeff", "\u200b", "\u200d", " \u200b ", "\u2060\u00a0"]
