@@ -15,6 +15,7 @@ from probe.data.corpus import load_corpus
 from probe.data.guesses import columns_of
 from probe.data.layout import Layout
 from probe.data.readers import READERS, read_file, reader_of
+from probe.settings import config_of
 
 TAGS = Layout(task="tags")
 TEXT = """# newdoc id = a
@@ -93,16 +94,30 @@ def test_what_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, f
     assert "\n" not in str(caught.value)
 
 
-def test_a_corpus_of_it_counts_what_was_skipped(tmp_path: Path):
-    for number, name in enumerate(("train", "dev", "test")):
-        write_file(tmp_path, TEXT.replace("Wins", f"Wins{number}"), f"{name}.conllu")
-    files = {name: f"{name}.conllu" for name in ("train", "dev", "test")}
-    corpus = load_corpus(data_config(tmp_path, task="tags", **files))
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    for name in ("train", "dev", "test"):
+        write_file(tmp_path, TEXT.replace("Wins", f"Wins{name}"), f"en_ewt-ud-{name}.conllu")
+    return tmp_path
+
+
+def test_universal_dependencies_have_parts_of_speech(treebank: Path):
+    settings = ["data=ud_pos", f"data.path={treebank}", "data.subset=en_ewt"]
+    corpus = load_corpus(config_of(settings).data)
+    assert (corpus.task.name, corpus.name) == ("tags", "en_ewt UPOS")
+    assert corpus.splits["train"].words[2] == ["Winstrain"]
+    assert corpus.splits["train"].tags == [["PROPN", "AUX", "PART", "VERB", "PROPN"], ["X"], ["VERB"]]
     assert corpus.about["skipped"] == {
         "comments": {"train": 4, "dev": 4, "test": 4},
         "lines of CoNLL-U": {"train": 3, "dev": 3, "test": 3},
     }
-    assert {split.num_words for split in corpus.splits.values()} == {7}
+    xpos = load_corpus(config_of([*settings, "data.tag_column=4"]).data)
+    assert xpos.splits["dev"].tags == [["NNP", "VBZ", "RB", "VB", "NNP"], ["CD"], ["VBZ"]]
+
+
+def test_another_treebanks_files_are_named(treebank: Path):
+    with pytest.raises(UserError, match=r"de_gsd-ud-train\.conllu.*en_ewt-ud-train\.conllu"):
+        load_corpus(config_of(["data=ud_pos", f"data.path={treebank}", "data.subset=de_gsd"]).data)
 
 
 def test_a_text_to_be_tagged_keeps_its_columns(tmp_path: Path):

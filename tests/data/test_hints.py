@@ -42,6 +42,12 @@ def follow(folder: Path, text: str | bytes, *settings: str, ending: str = "txt")
     raise AssertionError(f"not read with {typed}: {message}")
 
 
+def refused(folder: Path, *settings: str) -> str:
+    with pytest.raises(UserError) as caught:
+        load_corpus(configs_of(["data=columns", f"data.path={folder}", *settings])[0][0].data)
+    return str(caught.value)
+
+
 KAGGLE = "Sentence #\tWord\tPOS\tTag\nSentence: 1\tEU\tNNS\tB-ORG\n\t@\tIN\tO\nSentence: 2\tRome\tNNP\tB-geo\n"
 HIPE = "TOKEN\tNE-COARSE-LIT\tMISC\n{}# language = de\nEU\tB-org\t_\n@\tO\t_\nRom\tB-loc\tx\n\n{}EU\tB-org\t_\n"
 TABS = "EU\tB-ORG\n@\tO\n\nRome\tB-LOC\n"
@@ -121,9 +127,7 @@ def test_a_hint_that_loses_documents_says_so(tmp_path: Path):
     for comment in ("# made by x\n", "# newdoc id = a\n# text = x\n", "token\ttag\n"):
         for name, word in FILES.items():
             (tmp_path / f"{name}.txt").write_text(comment + TABS.replace("@", word))
-        with pytest.raises(UserError) as caught:
-            load_corpus(configs_of(["data=columns", f"data.path={tmp_path}"])[0][0].data)
-        assert ("without documents" in str(caught.value)) == ("made" in comment)
+        assert ("without documents" in refused(tmp_path)) == ("made" in comment)
 
 
 def lines_of(*rows: object) -> str:
@@ -272,12 +276,9 @@ def test_numbers_without_names_get_a_line_that_can_be_typed(tmp_path: Path, endi
             datasets.Dataset.from_list(own).to_parquet(tmp_path / f"{name}.parquet")
         else:
             (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
-    files = [f"data.{name}={name}.{ending}" for name in FILES]
-    base = ["data=sentences", f"data.path={tmp_path}", *files]
-    with pytest.raises(UserError) as caught:
-        load_corpus(configs_of(base)[0][0].data)
-    (typed,) = TYPED.findall(str(caught.value))
-    corpus = load_corpus(configs_of([*base, *shlex.split(typed)])[0][0].data)
+    settings = ["data=sentences", *(f"data.{name}={name}.{ending}" for name in FILES)]
+    (typed,) = TYPED.findall(refused(tmp_path, *settings))
+    corpus = load_corpus(configs_of([*settings, f"data.path={tmp_path}", *shlex.split(typed)])[0][0].data)
     assert list(corpus.splits["train"].tags) == [["0"], ["1"], ["0"], ["1"]]
 
 
@@ -327,16 +328,12 @@ def test_a_first_line_with_a_label_of_its_own_is_warned_of(tmp_path: Path, heade
 def test_the_mistakes_of_all_splits_come_at_once(tmp_path: Path):
     for name in FILES:
         (tmp_path / f"{name}.conll").write_text(f"{name} O\nx B-X y\n\nz _\n" + "a b c\n" * (12 * (name == "train")))
-    config = configs_of(["data=columns", f"data.path={tmp_path}", *(f"data.{name}={name}.conll" for name in FILES)])
-    with pytest.raises(UserError) as caught:
-        load_corpus(config[0][0].data)
-    names(caught.value, *(f"{name}.conll:{line}" for name in FILES for line in (2, 4 + (name == "train"))))
-    assert str(caught.value).count("train.conll") == 10
-    config = configs_of(["data=columns", f"data.path={tmp_path}", *(f"data.{name}={name}.no" for name in FILES)])
-    with pytest.raises(UserError) as caught:
-        load_corpus(config[0][0].data)
-    names(caught.value, *(f"{name}.no" for name in FILES), "data.train=NAME", "data.dev=NAME", "data.test=NAME")
-    assert str(caught.value).count("dev.conll, test.conll, train.conll") == 1
+    message = refused(tmp_path, *(f"data.{name}={name}.conll" for name in FILES))
+    names(message, *(f"{name}.conll:{line}" for name in FILES for line in (2, 4 + (name == "train"))))
+    assert message.count("train.conll") == 10
+    message = refused(tmp_path, *(f"data.{name}={name}.no" for name in FILES))
+    names(message, *(f"{name}.no" for name in FILES), "data.train=NAME", "data.dev=NAME", "data.test=NAME")
+    assert message.count("dev.conll, test.conll, train.conll") == 1
 
 
 @pytest.mark.parametrize(
@@ -371,9 +368,7 @@ def test_files_of_other_names_are_found(tmp_path: Path, found: list[str]):
             rows.save_to_disk(str(tmp_path / name))
         else:
             (tmp_path / name).write_text(TABS.replace("@", word))
-    with pytest.raises(UserError) as caught:
-        load_corpus(configs_of(["data=columns", f"data.path={tmp_path}"])[0][0].data)
-    names(caught.value, *(f"data.{split}={name}" for split, name in zip(FILES, found, strict=False)))
+    names(refused(tmp_path), *(f"data.{split}={name}" for split, name in zip(FILES, found, strict=False)))
 
 
 def test_prefixes_alone_are_read_with_a_note(tmp_path: Path):
