@@ -27,7 +27,7 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
     split, comments = builder.split, list[tuple[int, str]]()
     split.word_a_line, split.columns = True, [] if layout.without_tags else None
     at_word, at_tag, at_name = -1, -1, None
-    document, name = 0, ""  # name: of the current sentence
+    name = ""  # of the current sentence
     numbers: list[int] = []  # of its lines
     rows: list[list[str]] = []  # their columns
 
@@ -45,18 +45,18 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
         with builder.collecting():
             if layout.word_prefix:
                 words = [_without_prefix(*pair, layout, origin) for pair in zip(words, numbers, strict=True)]
-            builder.add(numbers, words, tags, document)
+            builder.add(numbers, words, tags)
         if split.columns is not None:
             split.columns.append(rows.copy())
         numbers.clear()
         rows.clear()
 
     with builder.collecting():
-        for number, line, columns in _cut(lines, layout, builder, comments):
+        for number, line, columns in _rows_of(lines, layout, builder, comments):
             if not columns:
                 end_sentence()
                 if columns is not None:
-                    document += 1
+                    builder.document += 1
                     split.markers.setdefault(len(split.lines), []).append(line)
                 continue
             # In CoNLL-U with another ending, an index of several words, such as 1-2, stands before the first of them.
@@ -83,10 +83,10 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
                 raise UserError(f"{found} but has the columns of a word and a tag.")
     split.skipped.update({"comments": len(comments), "lines of CoNLL-U": len(split.skipped_lines)})
     split.skipped_lines = sorted([*split.skipped_lines, *(number for number, _ in comments)])
-    return builder.done(has_documents=document > 0)
+    return builder.done()
 
 
-def _cut(
+def _rows_of(
     lines: Iterable[str], layout: Layout, builder: SplitBuilder, comments: list[tuple[int, str]]
 ) -> Iterator[tuple[int, str, list[str] | None]]:
     """Yields each line's number, the line and its columns: [] for a line between documents, None between sentences.

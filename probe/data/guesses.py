@@ -115,7 +115,7 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
             yield from _of_fields(cfg, list(islice(plain_rows(table_of_rows(file)), LOOKED_AT)))
         elif cfg.task == "sentence":
             yield {"separator": "comma"}
-            cells, *others = {tuple(_cut(_lines(of_split)[0], cfg.separator)) for of_split in files}
+            cells, *others = {tuple(_cells(_lines(of_split)[0], cfg.separator)) for of_split in files}
             for label, text in permutations([] if others else cells, 2):
                 yield {"tags_field": label, "words_field": text}
         else:
@@ -173,7 +173,7 @@ def _of_lines(cfg: DataConfig, lines: list[str], refused: str, heads: list[str])
             for comment in dict.fromkeys([(*comments, prefix), (prefix,)]):
                 yield {"comment": comment[0] if len(comment) == 1 else list(comment)} | marker
     yield from ({"separator": name} for name in ("tab", "whitespace", "space", "comma") if name != cfg.separator)
-    cells = _cut(first, cfg.separator)
+    cells = _cells(first, cfg.separator)
     has_tags = any(cell == "O" or ALMOST.fullmatch(cell) or BARE_PREFIX.fullmatch(cell) for cell in cells)
     names_columns = not has_tags and (len(heads) > len(set(heads)) or any(map(HEADER.search, cells)))
     name = next(filter(None, cells), "")
@@ -184,7 +184,7 @@ def _of_lines(cfg: DataConfig, lines: list[str], refused: str, heads: list[str])
     yield from [{"comment": None}] if comments else []
 
 
-def _cut(line: str, separator: str) -> list[str]:
+def _cells(line: str, separator: str) -> list[str]:
     of_line = "tab" if "\t" in line.strip(" \t") else "whitespace"
     return cut_line(line, of_line if separator == "auto" else separator)
 
@@ -192,7 +192,7 @@ def _cut(line: str, separator: str) -> list[str]:
 def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Settings]:
     """Yields columns that hold tags or words, if those that were chosen do not, and other readings of the tags."""
     prefixes = Layout.of(cfg).comments if reader == "columns" else ("#",)
-    rows = [_cut(line, cfg.separator) for line in lines if not line.startswith(prefixes)][1:]  # behind a header
+    rows = [_cells(line, cfg.separator) for line in lines if not line.startswith(prefixes)][1:]  # behind a header
     width = max(Counter(map(len, rows)).items(), key=itemgetter(1), default=(0, 0))[0]
     columns = list(zip(*(row for row in rows if len(row) == width), strict=True))
     tags, words = (columns[at] if -width <= at < width else () for at in (cfg.tag_column, cfg.word_column))

@@ -114,8 +114,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     """
     task, names = TASKS[layout.task], names or layout.labels
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
-    document, ids = 0, set[str | int]()
-    last_id: object = builder  # differs from the id of every row
+    ids, last_id = set[str | int](), object()  # of documents; the object differs from the id of every row
     rows = islice(rows, layout.most_lines)
     first_rows = list(islice(rows, LOOKED_AT))
     labels_of_first = chain.from_iterable(as_list(row.get(layout.tags_field)) for _, row in first_rows)
@@ -128,7 +127,8 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                 check_fields(place, row, layout)
                 words, raw = _words_of(row, layout, place)
                 if layout.document_field in row and row[layout.document_field] != last_id:
-                    last_id, document = row[layout.document_field], document + 1
+                    last_id = row[layout.document_field]
+                    builder.document += 1
                     if not isinstance(last_id, str | int):
                         raise UserError(f"{place}: {last_id!r} in {layout.document_field!r} is not a name or number.")
                     if last_id in ids:
@@ -141,7 +141,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                         raise UserError(
                             f"{place}: {words[0]} begins a row of {len(words)} words; it must be the only one."
                         )
-                    document += 1
+                    builder.document += 1
                     continue
                 units = task.units(words) if words else []
                 labels = ["O"] * len(units) if layout.without_tags else as_list(row[layout.tags_field])
@@ -152,11 +152,11 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                     raise UserError(
                         f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}."
                     )
-                builder.add([number], words, [_named(label, names, place) for label in labels], document, raw)
+                builder.add([number], words, [_named(label, names, place) for label in labels], raw)
     if span_lengths and 1 not in span_lengths and (layout.words_field, layout.tags_field) != GLINER:
         found = f"{origin}: {layout.tags_field!r} has word offsets [first, last, type], but no span of one word"
         raise UserError(f"{found}, so the last word may be inside or outside. Write a tag per word instead.")
-    return builder.done(has_documents=document > 0)
+    return builder.done()
 
 
 def _words_of(row: Mapping, layout: Layout, place: str) -> tuple[list[str], Any]:

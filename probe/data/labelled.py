@@ -34,9 +34,9 @@ def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
                     f"{origin}:{number}: {shown(cells, line)}; expected label TAB text, or as in the first line."
                 )
             text = cells[at_text] if is_named else " ".join(cells[at_text:])
-            builder.add([number], split_text(text, f"{origin}:{number}"), [cells[at_label]], 0, text)
+            builder.add([number], split_text(text, f"{origin}:{number}"), [cells[at_label]], text)
             builder.split.separator = separator
-    split = builder.done(has_documents=False)
+    split = builder.done()
     if len(builder.known_tags) > 2 * (num_texts := len({*map(tuple, split.words)})):
         found = f"{origin} has {len(builder.known_tags)} labels but {num_texts} texts"
         raise UserError(f"{found}. The label comes first, before the text, unless the first line names both columns.")

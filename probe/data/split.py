@@ -171,13 +171,14 @@ def too_long(num_words: int) -> str:
 class SplitBuilder:
     """Makes a split of one sentence after another, with the checks that all formats share.
 
-    known_tags: each distinct tag as it was written, and without what was around it. blanks: whether a tag may have
-    blanks inside.
+    known_tags: each distinct tag as it was written, and without what was around it. document: the number of the current
+    document; 0 before the first mark of one. blanks: whether a tag may have blanks inside.
     """
 
     def __init__(self, origin: str, blanks: bool = False) -> None:
         self.split = Split([], [], [], array("I"), origin)
         self.known_tags: dict[str, str] = {}
+        self.document = 0
         self._inside = {*JOINERS, " "} if blanks else {*JOINERS}
         self._documents: list[int] = []
         self._mistakes: list[str] = []
@@ -193,9 +194,7 @@ class SplitBuilder:
             if len(self._mistakes) == MOST_MISTAKES:
                 raise UserError("\n".join(self._mistakes)) from None
 
-    def add(
-        self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], document: int, raw: Any = None
-    ) -> None:
+    def add(self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], raw: Any = None) -> None:
         """Adds a sentence. lines: of each word, or the line of all. raw: see `Split`.
 
         Raises UserError with the line of a mistake.
@@ -220,12 +219,12 @@ class SplitBuilder:
         split.words.append(list(map(sys.intern, bare)))
         split.tags.append(bare_tags)
         split.lines.append(lines[0])
-        self._documents.append(document)
+        self._documents.append(self.document)
         if raw is not None:
             split.raw = split.raw or []
             split.raw.append(raw)
 
-    def done(self, has_documents: bool) -> Split:
+    def done(self) -> Split:
         """Returns the split. Raises UserError for the mistakes that were kept, and if it has no sentence."""
         if self._mistakes:
             raise UserError("\n".join(self._mistakes))
@@ -233,7 +232,7 @@ class SplitBuilder:
             raise UserError(f"{self.split.origin} holds no sentence.")
         # A text has the same documents whether a mark stands before the first of them or not.
         first = self._documents[0]
-        self.split.documents = [number - first + 1 for number in self._documents] if has_documents else None
+        self.split.documents = [number - first + 1 for number in self._documents] if self.document else None
         return self.split
 
     def _place(self, lines: Sequence[int], number: int) -> str:

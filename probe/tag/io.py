@@ -103,13 +103,14 @@ def read_running(lines: list[str], origin: str) -> Split:
     """Reads running text, one sentence per line. An empty line separates documents."""
     from probe.data.running_text import split_text
 
-    builder, document = SplitBuilder(origin), 1
+    builder = SplitBuilder(origin)
+    builder.document = 1
     for number, line in enumerate(lines, 1):
         words = split_text(line, f"{origin}:{number}")
-        document += not words
+        builder.document += not words
         if words:
-            builder.add([number], words, ["O"] * len(words), document, line)
-    return builder.done(has_documents=True)
+            builder.add([number], words, ["O"] * len(words), line)
+    return builder.done()
 
 
 def format_tagged(split: Split, tagged: Iterable[Sequence[str]], form: str, task: Task) -> Iterator[str]:
