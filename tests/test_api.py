@@ -15,7 +15,6 @@ from support.facts import names
 from support.records import make_record
 
 import probe
-from probe import api
 from probe.config import UserError
 from probe.encoders.checkpoint import Encoder
 from probe.tables.rows import build_rows
@@ -177,10 +176,3 @@ def test_the_docstrings_can_be_run(name: str, minilm: Encoder, shared: Path, tmp
     runner = doctest.DocTestRunner()
     runner.run(example)
     assert runner.failures == 0
-
-
-@pytest.mark.parametrize("name", ["results", "run", "sweep", "screen"])
-def test_every_function_says_what_it_takes_and_raises(name: str):
-    documented = getattr(probe, name)
-    names(documented.__doc__, "UserError", ">>>")
-    assert api.__doc__

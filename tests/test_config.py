@@ -219,6 +219,8 @@ def test_the_store_lies_where_typed_else_where_the_environment_says_else_at_home
     monkeypatch.setenv("HOME", "/at/home")
     monkeypatch.delenv("LAYER_PROBE_CACHE", raising=False)
     assert config_of(["data=demo"]).features.cache_dir == "/at/home/.cache/layer-probe"
+    monkeypatch.setenv("LAYER_PROBE_CACHE", "")
+    assert config_of(["data=demo"]).features.cache_dir == "/at/home/.cache/layer-probe"
     monkeypatch.setenv("LAYER_PROBE_CACHE", "/own")
     assert config_of(["data=demo"]).features.cache_dir == "/own"
     assert config_of(["data=demo", "features.cache_dir=typed"]).features.cache_dir == "typed"

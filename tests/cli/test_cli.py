@@ -20,6 +20,8 @@ from probe.commands.arguments import Parser
 from probe.config import conf_dir
 from probe.settings import configs_of
 
+DEMO = Path(__file__).parents[2] / "results/demo-minilm"
+
 
 def finished_runs(folder: Path) -> list[Path]:
     return list((folder / "records").glob("*.json"))
@@ -138,6 +140,7 @@ def test_a_mistyped_folder_of_a_corpus_leads_to_the_closest(typed, tmp_path: Pat
 
 def test_a_plus_that_hydra_needs_or_refuses_may_be_left_out_or_typed(typed):
     with_plus = typed("--cfg", "job", "+data=demo", "+seed=3")
+    names(with_plus.stdout, "seed: 3", "hidden_size: 256")
     assert (with_plus.returncode, with_plus.stdout) == (0, typed("--cfg", "job", "data=demo", "seed=3").stdout)
     assert configs_of(["sweep=quickstart"]) == configs_of(["+sweep=quickstart"])
 
@@ -166,21 +169,6 @@ def test_every_sweep_file_typed_as_a_command_is_named_as_it_is_typed(sweep: str,
     names(typed(sweep.replace("_", "-")).stderr, f"+sweep={sweep}")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "facts"),
-    [
-        (["layers=nope"], ["layers=nope", "concat_last_four"]),  # known from Hydra
-        ([], ["data.path=DIR"]),  # from planning a run
-    ],
-)
-def test_nothing_else_comes_from_a_process_of_its_own(arguments: list[str], facts: list, tmp_path: Path):
-    done = interpreted(*arguments, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    names(done.stderr, *facts)
-    assert len(done.stderr.strip().splitlines()) <= 2
-    assert done.stdout == ""
-
-
 def test_help_lists_the_commands(tmp_path: Path):
     done = interpreted("--help", cwd=tmp_path)
     assert done.returncode == 0
@@ -198,12 +186,28 @@ def test_help_explains_every_option_and_gives_examples(command: str, typed, monk
     assert f"  probe {command} " in str(parser.epilog).replace("  probe ", f"  probe {command} ", command == "train")
 
 
-def test_help_and_the_options_of_train_need_no_torch(tmp_path: Path):
-    code = "import sys\nfrom probe.cli import dispatch\ntry: dispatch(sys.argv[1:])\n"
-    code += "except SystemExit: pass\nassert not {'torch', 'hydra'} & sys.modules.keys(), 'heavy'"
-    for arguments in (["--help"], ["train", "--help"], ["verify", "--help"]):
-        done = python(code, *arguments)
-        assert done.returncode == 0, done.stderr
+def test_a_process_of_its_own_says_nothing_else(tmp_path: Path):
+    done = interpreted(cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    names(done.stderr, "data.path=DIR")
+    assert len(done.stderr.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (["--help"], ["torch", "hydra"]),
+        (["train", "--help"], ["torch", "hydra"]),
+        (["table", "--help"], ["torch", "hydra", "scipy"]),
+        (["table", str(DEMO)], ["torch", "transformers", "datasets", "hydra", "pytorch_lightning"]),
+        (["verify", str(DEMO)], ["torch", "transformers", "datasets", "pytorch_lightning"]),
+    ],
+)
+def test_what_a_command_does_not_need_is_not_imported(arguments: list[str], unneeded: list[str]):
+    code = "import sys\nfrom probe.cli import dispatch\ntry: dispatch(sys.argv[1:])\nexcept SystemExit: pass\n"
+    done = python(f"{code}heavy = {set(unneeded)} & sys.modules.keys()\nassert not heavy, heavy", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 @pytest.mark.slow
@@ -313,12 +317,6 @@ def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path, ty
     assert not (tmp_path / "results").exists()
 
 
-def test_the_whole_config_can_be_shown(typed):
-    done = typed("--cfg", "job", "layers=last")
-    assert done.returncode == 0
-    names(done.stdout, "hidden_size: 256")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "by"), [(1, "Ctrl-C"), (2, "Ctrl-C"), (2, "kill")])
 def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
@@ -414,14 +412,3 @@ def test_without_assertions_a_range_is_read_all_the_same(inputs: list[str], tmp_
     done = interpreted("doctor", "-m", "layers=last", "seed=range(1,3)", *inputs, cwd=tmp_path, PYTHONOPTIMIZE="1")
     names(done.stdout, "2 runs")
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_an_empty_variable_of_the_feature_store_is_as_none(inputs: list[str], monkeypatch: pytest.MonkeyPatch):
-    read = []
-    for value in (None, "", "/x"):
-        monkeypatch.delenv("LAYER_PROBE_CACHE", raising=False)
-        if value is not None:
-            monkeypatch.setenv("LAYER_PROBE_CACHE", value)
-        own = [one for one in inputs if not one.startswith("features.cache_dir")]
-        read.append(configs_of(own)[0][0].features.cache_dir)
-    assert read == [str(Path("~/.cache/layer-probe").expanduser())] * 2 + ["/x"]

@@ -150,9 +150,9 @@ def test_who_takes_a_complete_store_removes_old_leftovers_and_nothing_else(
     store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
     whole = {path.name for path in store.directory.iterdir()}
     leave(store, OURS, LIBRARYS)
-    leave(store, f"{OURS}2", age_s=0)
+    leave(store, f"{OURS}2", f"{LIBRARYS}2", age_s=0)
     ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
-    assert {path.name for path in store.directory.iterdir()} == {*whole, f"{OURS}2"}
+    assert {path.name for path in store.directory.iterdir()} == {*whole, f"{OURS}2", f"{LIBRARYS}2"}
 
 
 def test_pruning_leaves_out_what_is_in_use(

@@ -182,14 +182,6 @@ def test_a_wrong_tag_is_no_missing_file(config: Config, tiny_data: Path):
     assert parts(text, "ERROR") == ["data"]
 
 
-def test_runs_to_fine_tune_are_counted(config: Config, tmp_path: Path):
-    tuned = configs_of(["probe=finetune", "data=demo", "encoder=minilm_l6", f"results_dir={tmp_path}"])[0][0]
-    tuned.data, tuned.encoder, tuned.features.cache_dir = config.data, config.encoder, config.features.cache_dir
-    works, text = told(tuned)
-    assert works
-    names(text, "to fine-tune: 1 run")
-
-
 def test_done_means_a_record_and_the_weights_that_are_asked_for(config: Config, tmp_path: Path):
     names(told(config)[1], "1 run, 1 not done yet")
     run(config, log=lambda line: None)

@@ -37,12 +37,6 @@ def pieces(folder: Path, tmp_path: Path, lower_case: bool | None, word: str = "P
     return tokenizer.convert_ids_to_tokens(cut(tokenizer, [word])[0])
 
 
-def test_the_library_lower_cases_a_cased_vocabulary(vocabulary_only: Path):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(vocabulary_only)
-    assert tokenizer.tokenize("Smith") != ["Smith"]
-    assert unreachable_entries(tokenizer) == ["EU", "Paris", "Smith"]
-
-
 def test_a_lower_cased_cased_vocabulary_is_refused(vocabulary_only: Path, tmp_path: Path):
     with pytest.raises(UserError) as error:
         open_encoder(encoder_config(vocabulary_only), tmp_path)

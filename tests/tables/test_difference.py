@@ -9,10 +9,9 @@ import math
 import statistics
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.facts import names
-from support.records import make_record
+from support.records import BETTER, CLOSE, WORSE, influence_by_hand, make_record
 
 from probe.commands.table import table
 from probe.config import UserError
@@ -23,17 +22,6 @@ from probe.scoring.metrics import by_sentence, of_kind
 from probe.scoring.significance import IF_INDEPENDENT
 from probe.tables.difference import differences
 from probe.tables.rows import build_rows
-
-CLOSE = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 3)] * 10
-BETTER = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
-WORSE = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
-
-
-def influence_by_hand(sentences: list[tuple[int, int, int]]) -> np.ndarray:
-    """To first order, how F1 = 2 correct / (gold + predicted) moves without each sentence."""
-    counts = np.array(sentences, dtype=float)
-    sizes = counts[:, :2].sum(1)
-    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / sizes.sum() * sizes) / (sizes.sum() - sizes)
 
 
 def made(folder: Path) -> Path:

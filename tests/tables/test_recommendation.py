@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.records import expect, make_record
+from support.records import BETTER, WORSE, expect, make_record
 
 from probe.runs.identity import RecordedCondition
 from probe.runs.samples import OVER_SEEDS
@@ -20,9 +20,7 @@ from probe.tables.labels import cheapest_within
 from probe.tables.recommendation import _effort, recommend, sentence
 from probe.tables.rows import build_rows
 
-ALL = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
-MOST = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 3 + ALL[12:]
-FEW = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
+MOST = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 3 + BETTER[12:]
 
 
 def made(folder: Path, seeds: int = 5) -> Path:
@@ -30,11 +28,11 @@ def made(folder: Path, seeds: int = 5) -> Path:
     for seed in range(1, seeds + 1):
         wobble = 0.01 * (seed % 3)
         cells = [
-            ("concat_last_four", (3, 4, 5, 6), "concat", 0.90, ALL),
+            ("concat_last_four", (3, 4, 5, 6), "concat", 0.90, BETTER),
             ("sum_all", (1, 2, 3, 4, 5, 6), "sum", 0.897, MOST),
             ("layer_3", (3,), "concat", 0.896, MOST),
-            ("last", (6,), "concat", 0.70, FEW),
-            ("embeddings", (0,), "concat", 0.60, FEW),
+            ("last", (6,), "concat", 0.70, WORSE),
+            ("embeddings", (0,), "concat", 0.60, WORSE),
         ]
         for row, indices, combine, dev, sentences in cells:
             make_record(folder, row, seed, dev + wobble, dev - 0.05, indices, combine, sentences=sentences)
@@ -106,7 +104,7 @@ def test_single_seeds_give_a_reason_and_no_recommendation(tmp_path: Path):
 
 def test_a_row_of_one_seed_is_not_the_best_by_luck(tmp_path: Path):
     made(tmp_path)
-    make_record(tmp_path, "layer_1", 1, 0.9121, 0.99, indices=(1,), sentences=ALL)
+    make_record(tmp_path, "layer_1", 1, 0.9121, 0.99, indices=(1,), sentences=BETTER)
     rows = {row.name: row for row in build_rows(tmp_path)}
     given = recommend(list(rows.values()))
     assert given.best is not None
@@ -130,9 +128,12 @@ def test_controls_and_what_cannot_be_trained_are_nothing_to_use(tmp_path: Path):
 def test_without_counts_the_seeds_alone_decide_the_recommendation(tmp_path: Path):
     made(tmp_path)
     shutil.rmtree(tmp_path / "counts")
-    given = recommend(build_rows(tmp_path, margin_of(tmp_path, "layer_3", 0.01)))
+    rows = build_rows(tmp_path, margin_of(tmp_path, "layer_3", 0.01))
+    given = recommend(rows)
     assert given.use is not None
     assert (given.use.name, given.use.over_text) == ("layer_3", False)
+    worse = next(row for row in rows if row.name == "embeddings")
+    assert COLUMNS["label"].text(worse) == COLUMNS["label"].values(worse)["label"] == f"worse {ON_THIS_TEXT}"
 
 
 def test_seeds_are_named_where_they_would_do_and_text_where_they_would_not(tmp_path: Path):
@@ -162,21 +163,21 @@ def first_line(folder: Path) -> str:
 def test_a_row_that_is_ahead_and_not_ranked_stands_in_the_first_line_with_what_to_type(tmp_path: Path):
     made(tmp_path)
     for seed in (1, 2):
-        make_record(tmp_path, "layer_2", seed, 0.95, 0.8, (2,), sentences=ALL, outcome="hit_epoch_limit")
+        make_record(tmp_path, "layer_2", seed, 0.95, 0.8, (2,), sentences=BETTER, outcome="hit_epoch_limit")
     said = str(recommend(build_rows(tmp_path)))
     assert said.startswith("layer_2")
     assert "probe.max_epochs=" in said.partition("Use ")[0]
     assert sentence(build_rows(tmp_path)).startswith("Of 6 choices"), "all rows of the table"
     shutil.rmtree(tmp_path / "records")
     made(tmp_path)
-    make_record(tmp_path, "layer_2", 1, 0.65, 0.8, (2,), sentences=ALL, outcome="hit_epoch_limit")
+    make_record(tmp_path, "layer_2", 1, 0.65, 0.8, (2,), sentences=BETTER, outcome="hit_epoch_limit")
     assert "layer_2" not in str(recommend(build_rows(tmp_path))), "behind the others it changes nothing"
 
 
 def test_a_text_without_marks_has_labels_under_a_condition_until_its_order_is_stated(tmp_path: Path):
     records = []
     for seed in (1, 2, 3):
-        for name, layer, dev, found in (("last", 6, 0.9, ALL), ("embeddings", 0, 0.5, FEW)):
+        for name, layer, dev, found in (("last", 6, 0.9, BETTER), ("embeddings", 0, 0.5, WORSE)):
             dev, many = dev + seed / 1000, found * 3
             records.append(make_record(tmp_path, name, seed, dev, 0.5, (layer,), sentences=many, documents=[]))
     rows = {row.name: row for row in build_rows(tmp_path)}
@@ -191,16 +192,9 @@ def test_a_text_without_marks_has_labels_under_a_condition_until_its_order_is_st
     assert stated["embeddings"].behind[0] > rows["embeddings"].behind[0], "without the factor"  # type: ignore[index]
 
 
-def test_seeds_alone_speak_of_this_text(tmp_path: Path):
-    shutil.rmtree(made(tmp_path) / "counts")
-    row = next(row for row in build_rows(tmp_path) if row.name == "embeddings")
-    assert COLUMNS["label"].text(row) == f"worse {ON_THIS_TEXT}"
-    assert COLUMNS["label"].values(row)["label"] == f"worse {ON_THIS_TEXT}"
-
-
 def test_a_single_document_shows_nothing_and_the_first_line_says_so(tmp_path: Path):
     for seed in (1, 2, 3):
-        for name, layer, dev, found in (("last", 6, 0.9, ALL), ("embeddings", 0, 0.5, FEW)):
+        for name, layer, dev, found in (("last", 6, 0.9, BETTER), ("embeddings", 0, 0.5, WORSE)):
             make_record(
                 tmp_path, name, seed, dev + seed / 1000, 0.5, (layer,), sentences=found, documents=[1] * len(found)
             )

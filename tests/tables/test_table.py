@@ -9,15 +9,11 @@ import json
 import re
 import shutil
 import statistics
-import subprocess
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from support.records import PROBE, RESULTS, expect, make_record
+from support.records import BETTER, CLOSE, PROBE, RESULTS, WORSE, expect, influence_by_hand, make_record
 
 from probe.commands.table import table
 from probe.config import LayersConfig, UserError, default_margin
@@ -41,7 +37,6 @@ from probe.runs.samples import run_counts, samples_of
 from probe.runs.sweep_plan import RequestedRun, Setting, write_expected
 from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
-from probe.system.files import to_jsonable
 from probe.tables.columns import COLUMNS, choose_columns
 from probe.tables.formats import render
 from probe.tables.labels import label_rows
@@ -147,6 +142,8 @@ def test_missing_cells_show(tmp_path: Path):
     assert "1 of 2" in text
     assert "0 of 1" in text
     assert text.count("missing") == 2
+    write_expected(tmp_path / "a", [expect(there)])
+    assert [row.missing for row in build_rows(tmp_path / "a")] == [1, 1], "a narrower sweep hides none"
 
 
 def test_unlike_settings_never_share_a_mean(tmp_path: Path):
@@ -157,21 +154,6 @@ def test_unlike_settings_never_share_a_mean(tmp_path: Path):
     rows = build_rows(tmp_path)
     assert [row.n for row in rows] == [1, 1, 1, 1]
     assert len({(row.table, row.encoder) for row in rows}) == 4
-
-
-def test_one_run_is_counted_once_whatever_its_row_was_called(tmp_path: Path):
-    record = make_record(tmp_path, "last", 1, 0.8, 0.7)
-    (tmp_path / "records" / f"copied-seed1-{record.key[:10]}.json").write_text(json.dumps(to_jsonable(record)))
-    (row,) = build_rows(tmp_path)
-    assert (row.n, row.cell("dev").std) == (1, None)
-
-
-def test_a_narrower_sweep_hides_no_missing_run(tmp_path: Path):
-    there = make_record(tmp_path / "a", "last", 1, 0.8, 0.7)
-    open_cell = make_record(tmp_path / "elsewhere", "sum_all", 2, 0.8, 0.7, indices=(1, 2, 3), combine="sum")
-    write_expected(tmp_path / "a", [expect(there), expect(open_cell)])
-    write_expected(tmp_path / "a", [expect(there)])
-    assert [(row.name, row.missing) for row in build_rows(tmp_path / "a")] == [("last", 0), ("sum_all", 1)]
 
 
 def test_what_a_sweep_asks_for_outranks_no_record(tmp_path: Path):
@@ -200,24 +182,8 @@ def test_of_two_names_of_one_row_the_papers_is_shown(tmp_path: Path):
     assert (row.name, row.n) == ("second_to_last", 2)
 
 
-def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
-    make_record(tmp_path, "last", 1, 0.8, 0.7)
-    file = next((tmp_path / "records").iterdir())
-    record = json.loads(file.read_text())
-    record["identity"]["seed"] = 7
-    file.write_text(json.dumps(record))
-    with pytest.raises(UserError, match=f"{file.name}: .*key"):
-        build_rows(tmp_path)
-    file.write_text("{")
-    with pytest.raises(UserError, match=file.name):
-        load_record(file)
-    file.write_text(
-        json.dumps(
-            {key: part for key, part in to_jsonable(make_record(tmp_path, "x", 9, 0.1, 0.1)).items() if key != "scores"}
-        )
-    )
-    with pytest.raises(UserError, match=f"{file.name}: scores"):
-        load_record(file)
+def test_a_record_of_another_schema_is_refused_with_both(tmp_path: Path):
+    file = tmp_path / "last-seed1-abc.json"
     for content, found in (('{"schema": 99}', "schema 99"), ('{"schema": "3"}', 'schema "3"'), ("[3]", "schema null")):
         file.write_text(content)
         with pytest.raises(UserError, match=rf"{found}.* {SCHEMA}\b"):
@@ -229,25 +195,6 @@ def test_an_empty_or_missing_folder_says_what_to_type(tmp_path: Path):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(UserError, match="probe .sweep=quickstart"):
             build_rows(folder)
-
-
-def test_table_needs_neither_torch_nor_hydra(tmp_path: Path):
-    make_record(tmp_path, "last", 1, 0.8, 0.7)
-    code = (
-        "import sys; sys.argv = ['probe', 'table', sys.argv[1]]\n"
-        "from probe.cli import dispatch\n"
-        "dispatch(sys.argv[1:])\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'hydra', 'pytorch_lightning', 'scipy'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "80.00" in done.stdout
-
-
-CLOSE = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 3)] * 10
-BETTER = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
-WORSE = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
 
 
 def ranked(folder: Path, seeds: int = 5) -> list[Row]:
@@ -343,13 +290,6 @@ def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
     ]
     moves = [influence_by_hand(counts) for counts in pairs]
     assert compared.error_parts(0, 1)[1] == pytest.approx(19 / 20 * float(((moves[0] - moves[1]) ** 2).sum()))
-
-
-def influence_by_hand(sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """To first order, how F1 = 2 correct / (gold + predicted) moves without each sentence."""
-    counts = np.array(sentences, dtype=float)
-    sizes = counts[:, :2].sum(1)
-    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / sizes.sum() * sizes) / (sizes.sum() - sizes)
 
 
 BERT = RecordedEncoder("google-bert/bert-base-cased", "Hub x", {}, False, 6, 16)

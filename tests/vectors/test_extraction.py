@@ -160,13 +160,6 @@ def test_document_windows_may_cross_shards(tiny_encoder: Encoder, tmp_path: Path
     torch.testing.assert_close(stored(store, "dev"), whole, atol=1e-5, rtol=0)
 
 
-def test_dropout_is_off_so_twice_gives_the_same_bits(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
-    first = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "a"), "cpu")
-    second = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "b"), "cpu")
-    for shard in (shard for shards in first.shards.values() for shard in shards):
-        assert first.path(shard).read_bytes() == second.path(shard).read_bytes()
-
-
 def test_a_second_run_does_not_touch_the_encoder(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -6,7 +6,6 @@ import copy
 import errno
 import fcntl
 import json
-import os
 import random
 import resource
 import signal
@@ -326,18 +325,6 @@ def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpu
     for path in [*store.directory.iterdir(), store.directory, cache]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     assert as_nobody(outcome(tiny_corpus, tiny_encoder, cache)) == expected
-
-
-def test_what_killed_writers_left_goes_after_a_day(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path):
-    store = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path))
-    store.directory.mkdir(parents=True)
-    yesterday = time.time() - 90_000
-    for name in (".train-00000.safetensors.host.1.abc", ".tmpAbCdEf"):  # ours, and the library's on its way to ours
-        (store.directory / name).touch()
-        (store.directory / f"{name}2").touch()
-        os.utime(store.directory / name, (yesterday, yesterday))
-    store.tidy()
-    assert {path.name[-1] for path in store.directory.iterdir()} == {"2"}
 
 
 def test_who_may_only_read_a_store_holds_it_too(open_to_all: Path):
