@@ -56,9 +56,9 @@ LARGE = ("mpnet", "-terms", "-encoders", "corpora-")
 PLANNED = [one for one in commands_of_sets() if any(name in one for name in LARGE) and "layers=mean" not in one]
 
 
-def block(readme: str, mark: str) -> str:
+def block(readme: str, mark: str, language: str = "") -> str:
     """The code block under a mark."""
-    found = re.search(rf"<!-- {mark} -->\n```\n(.*?)```", (ROOT / readme).read_text(), flags=re.S)
+    found = re.search(rf"<!-- {mark} -->\n```{language}\n(.*?)```", (ROOT / readme).read_text(), flags=re.S)
     assert found is not None
     return found[1]
 
@@ -197,9 +197,8 @@ def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encode
 @pytest.mark.slow
 @pytest.mark.real
 def test_the_five_lines_for_scikit_learn_work(minilm: Encoder, shared: Path):
-    found = re.search(r"<!-- scikit-learn -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
-    assert found is not None
-    done = python(found[1].replace("max_iter=300", "max_iter=20"), LAYER_PROBE_CACHE=str(shared / "features"))
+    code = block("README.md", "scikit-learn", "python")
+    done = python(code.replace("max_iter=300", "max_iter=20"), LAYER_PROBE_CACHE=str(shared / "features"))
     assert done.returncode == 0, done.stderr
     assert 0.9 < float(done.stdout.split()[-1]) < 1
 
@@ -218,19 +217,12 @@ def test_the_notebook_works(minilm: Encoder, tmp_path: Path, monkeypatch: pytest
     assert len(list((tmp_path / "quickstart/records").iterdir())) == 18
 
 
-def python_block(readme: str, mark: str) -> str:
-    """The piece of Python under a mark."""
-    found = re.search(rf"<!-- {mark} -->\n```python\n(.*?)```", (ROOT / readme).read_text(), flags=re.S)
-    assert found is not None
-    return found[1]
-
-
 @pytest.mark.slow
 @pytest.mark.real
 def test_the_lines_from_python_work(minilm: Encoder, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copytree(ROOT / "results/demo-minilm", tmp_path / "results/demo-minilm")
     monkeypatch.chdir(tmp_path)
-    code = python_block("README.md", "from Python").replace('"probe=linear"', '"probe=linear", "probe.max_epochs=1"')
+    code = block("README.md", "from Python", "python").replace('"probe=linear"', '"probe=linear", "probe.max_epochs=1"')
     code = code.replace("seed=1,2,3", "seed=1,2").replace(
         "screen(", 'screen("screen.sentences=200", "screen.max_layers=1", '
     )
@@ -243,7 +235,7 @@ def test_records_are_sent_to_a_logger_by_the_lines_shown(monkeypatch: pytest.Mon
     wandb = MagicMock()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.chdir(ROOT)
-    exec(python_block("conf/README.md", "wandb").replace("results/quickstart", "results/demo-minilm"), {})
+    exec(block("conf/README.md", "wandb", "python").replace("results/quickstart", "results/demo-minilm"), {})
     records = [json.loads(file.read_text()) for file in (ROOT / "results/demo-minilm/records").glob("*.json")]
     run = wandb.init.return_value.__enter__.return_value
     assert wandb.init.call_count == len(records)

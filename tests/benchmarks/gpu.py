@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scale import BERT_BASE, SHARES, write_encoder, write_text
+from scale import SHARES, write_encoder, write_text
 from scale import TINY as TINY_BERT
 from torch import Tensor, nn
 
@@ -55,6 +55,7 @@ from probe.vectors.extraction import ensure_features
 from probe.vectors.store import FeatureStore
 from probe.vectors.words import Text, batches, pieces_at_once, to_tensors
 
+BERT_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 SIGNIFICANT_T = 3.36  # two-sided, p 0.01 with 8 degrees of freedom: two times five seeds
 LARGEST_ROUNDING = 1e-3  # of a feature, whose values are of the order of 1

@@ -2,11 +2,10 @@
 
     python tests/benchmarks/scale.py                        0.22 and 2.2 million words: read, extract, read, export
     python tests/benchmarks/scale.py --words 220000 22000   smaller
-    python tests/benchmarks/scale.py --forecast             what `probe doctor` foresees for BERT-base on the larger one
 
 The text is made up: words drawn by Zipf's law from 50,000, sentences of 5 to 35, in column files. Each size runs in a
 process of its own, and peak memory is that process's, all in: text, encoder, extraction. The encoder is random: two
-blocks of 16 for the first, BERT-base's size for the forecast. The last line is one JSON object.
+blocks of 16. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ ONTONOTES = 2_200_000  # words, about: Pradhan et al. 2013, with its news, talk 
 SHARES = {"train": 0.8, "dev": 0.1, "test": 0.1}
 DISTINCT = 50_000
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-BERT_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
 
@@ -114,15 +112,9 @@ def measure(settings: list[str]) -> dict[str, Any]:
     return found
 
 
-def forecast(settings: list[str]) -> None:
-    """What `probe doctor` says of an encoder of BERT-base's size and this text."""
-    subprocess.run([sys.executable, "-m", "probe", "doctor", *settings], check=False)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--words", type=int, nargs="+", default=[ONTONOTES // 10, ONTONOTES])
-    parser.add_argument("--forecast", action="store_true")
     parser.add_argument("--measure", nargs="+", metavar="SETTING", help=argparse.SUPPRESS)  # in a process of its own
     options = parser.parse_args()
     if options.measure:
@@ -130,13 +122,10 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        write_encoder(home / "encoder", BERT_BASE if options.forecast else TINY)
+        write_encoder(home / "encoder", TINY)
         found = {}
-        for num_words in options.words[-1:] if options.forecast else options.words:
+        for num_words in options.words:
             write_text(home / str(num_words), num_words)
-            if options.forecast:
-                forecast(overrides(home, num_words))
-                return
             command = [sys.executable, __file__, "--measure", *overrides(home, num_words)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found[num_words] = json.loads(done.stdout.splitlines()[-1])

@@ -55,6 +55,8 @@ def test_a_checkpoint_in_berts_own_layout_gives_its_hidden_states(stand_in: Hub,
     commit = stand_in.put("model", "some/bert", old_layout(bert))
     encoder = opened(tmp_path)
     assert (encoder.commit, encoder.num_layers, encoder.source) == (commit, 5, "Hub some/bert")
+    asked = stand_in.files_asked()
+    assert (len(asked), set(asked), asked[-1]) == (len(NEEDED), NEEDED, "model.safetensors"), "no file of others"
     model = transformers.BertModel.from_pretrained(bert).eval()
     tokenizer = transformers.BertTokenizer(str(bert / "vocab.txt"), model_max_length=24)
     with torch.no_grad():
@@ -62,15 +64,9 @@ def test_a_checkpoint_in_berts_own_layout_gives_its_hidden_states(stand_in: Hub,
         expected = torch.stack(model(**inputs, output_hidden_states=True).hidden_states)
     assert expected.shape == (6, 1, 7, 16)
     assert torch.equal(hidden_states(encoder), expected)
-
-
-def test_only_the_files_that_an_encoder_needs_come_weights_last(stand_in: Hub, bert: Path, tmp_path: Path):
-    stand_in.put("model", "some/bert", old_layout(bert))
-    opened(tmp_path)
-    asked = stand_in.files_asked()
-    assert set(asked) == NEEDED
-    assert len(asked) == len(NEEDED)
-    assert asked[-1] == "model.safetensors"
+    stand_in.broken = "/api/"
+    forget()
+    names(opened(tmp_path).source, "Hub some/bert", "cache")
 
 
 def test_a_checkpoint_in_several_files_is_the_same_encoder(stand_in: Hub, bert: Path, tmp_path: Path):
@@ -100,16 +96,6 @@ def test_the_cache_serves_each_commit_without_the_hub(
         opened(tmp_path, revision="other")
 
 
-def test_an_encoder_from_the_cache_says_so(stand_in: Hub, bert: Path, tmp_path: Path):
-    stand_in.put("model", "some/bert", old_layout(bert))
-    opened(tmp_path)
-    stand_in.broken = "/api/"
-    forget()
-    source = opened(tmp_path).source
-    assert source.startswith("Hub some/bert, ")
-    names(source, "cache")
-
-
 @pytest.mark.parametrize(
     ("name", "revision", "facts"),
     [
@@ -119,6 +105,7 @@ def test_an_encoder_from_the_cache_says_so(stand_in: Hub, bert: Path, tmp_path: 
         ("no/config", None, ["no/config", "config.json", "encoder.name=OWNER"]),
         ("odd/index", None, ["model.safetensors.index.json", "'../model.safetensors'", "encoder.path=DIR"]),
         ("no/shard", None, ["encoder.name=no/shard", "model-00002-of-00002.safetensors", "encoder.revision=NAME"]),
+        ("only/tf", None, ["tf_model.h5", "encoder.name=OWNER/NAME"]),
         ("./here/there/x", None, ["encoder.name=./here/there/x", "OWNER/NAME", "encoder.path=DIR"]),
     ],
 )
@@ -129,6 +116,7 @@ def test_what_is_not_there_is_refused_with_what_to_type(
         stand_in.put("model", there, bert)
     stand_in.gated.add("some/gated")
     stand_in.put("model", "no/config", {"model.safetensors": b"..."})
+    stand_in.put("model", "only/tf", {"config.json": "{}", "tf_model.h5": b"...", "training_args.bin": b"..."})
     index: dict[str, bytes | str] = {"config.json": "{}", "model-1.safetensors": b"..."}
     index["model.safetensors.index.json"] = '{"weight_map": {"a": "../model.safetensors"}}'
     stand_in.put("model", "odd/index", index)
@@ -159,13 +147,6 @@ def test_weights_in_bin_form_are_fetched_where_the_commit_has_no_others(
     fetched_by_others = hub.fetch(hub.Repo("model", "both/forms"), ["pytorch_model.bin"])
     assert (fetched_by_others.name, weights_of(fetched_by_others)[0].name) == (commit, "pytorch_model.bin")
     assert torch.equal(hidden_states(opened(tmp_path, "both/forms")), hidden_states(encoder))
-
-
-def test_other_weights_than_torchs_are_named(stand_in: Hub, tmp_path: Path):
-    stand_in.put("model", "only/tf", {"config.json": "{}", "tf_model.h5": b"...", "training_args.bin": b"..."})
-    with pytest.raises(UserError) as error:
-        opened(tmp_path, "only/tf")
-    names(error.value, "tf_model.h5", "encoder.name=OWNER/NAME")
 
 
 def test_an_index_with_a_missing_file_is_refused(bert: Path, tmp_path: Path):

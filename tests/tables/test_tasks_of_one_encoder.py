@@ -8,7 +8,6 @@ from pathlib import Path
 
 from support.records import COUNTS, PROBE, make_record
 
-from probe.report.page import write_report
 from probe.runs.identity import RecordedCondition
 from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores, load_record
 from probe.scoring.metrics import KindScore, Scores, Totals
@@ -90,12 +89,6 @@ def test_tasks_of_words_and_sentences_share_a_table_each_with_its_score(tmp_path
             )  # fmt: skip
     lines = lines_of(tmp_path)
     assert {(line["score"], line["most frequent"]) for line in lines.values()} == {("F1", ""), ("accuracy", "60.00")}
-
-
-def test_the_page_shows_the_tasks(tmp_path: Path):
-    made(tmp_path)
-    write_report(tmp_path)
-    assert 'id="tasks"' in (tmp_path / "report.html").read_text()
 
 
 def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):

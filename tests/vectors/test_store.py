@@ -8,6 +8,7 @@ import fcntl
 import json
 import random
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -53,10 +54,7 @@ def test_whatever_changes_a_vector_changes_the_key(
     assert documents is not None
     documents[1] = documents[2]
 
-    folder = tmp_path / "edited"
-    folder.mkdir()
-    for file in tiny_bert.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(tiny_bert, tmp_path / "edited")
     weights = load_file(folder / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] += 1
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
@@ -83,10 +81,7 @@ def test_whatever_changes_no_vector_changes_no_key(
     other_tags.splits["dev"].tags[0][0] = "B-OTHER"
     other_bounds = copy.deepcopy(tiny_corpus)
     other_bounds.splits["dev"].documents = None
-    folder = tmp_path / "moved"
-    folder.mkdir()
-    for file in tiny_bert.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(tiny_bert, tmp_path / "moved")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(
         json.dumps({**config, "_name_or_path": "elsewhere", "transformers_version": "9"})
