@@ -13,7 +13,7 @@ from pathlib import Path
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES
 from probe.race.rule import VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
-from probe.race.spec import RACE, Entry, RaceSpec, race_lines, read_spec, write_decisions
+from probe.race.spec import RACE, Entrant, RaceSpec, race_lines, read_spec, write_decisions
 from probe.runs.identity import label_of
 from probe.runs.outputs import load_counts
 from probe.runs.plan import Plan, plan, prepare_results
@@ -25,9 +25,8 @@ from probe.system.files import now, write_json
 from probe.system.locks import alone
 from probe.system.processes import Crew, is_child
 
-ALPHA = (
-    0.05  # probability that the best row is wrongly eliminated, if rows have equal spreads (results/README.md: if not)
-)
+# Probability that the best row is wrongly eliminated, if rows have equal spreads (results/README.md: if not).
+ALPHA = 0.05
 MIN_SEEDS = 4  # of remaining rows, before a race may end because more seeds would hardly help
 
 
@@ -50,9 +49,9 @@ def run_race(
         raise UserError(f"A race compares layers of a frozen encoder. Omit probe={base.probe.kind}.")
     if any(cfg.layers.is_empty for cfg in named):
         raise UserError("layers=majority_tag has no seeds to race with. Run it without a race; it takes seconds.")
-    asked = {"named": sorted({plan(cfg).selection.name for cfg in named}), "candidates": base.race.candidates}
-    there = read_spec(folder)
-    if there is None:
+    request = {"named": sorted({plan(cfg).selection.name for cfg in named}), "candidates": base.race.candidates}
+    stored = read_spec(folder)
+    if stored is None:
         if (margin := read_asked(folder).margin) not in (None, base.margin):
             raise UserError(
                 f"The tables of {folder} keep the margin of its first sweep, {margin:g}. "
@@ -61,7 +60,7 @@ def run_race(
         chosen, choices = candidates()
         configs = [*named, *chosen]
     else:
-        configs, choices = [replace(base, layers=entry.layers) for entry in there.entries], there.choices
+        configs, choices = [replace(base, layers=entry.layers) for entry in stored.entries], stored.choices
     plans: dict[str, Plan] = {}  # by cell: if a row has two names, the first counts
     for planned in map(plan, configs):
         plans.setdefault(planned.identity.cell, planned)
@@ -69,7 +68,7 @@ def run_race(
     if len(plan_of) < len(plans):
         raise UserError("Two rows of this race have one name and different layers or another layers.normalize.")
     entries = [
-        Entry(
+        Entrant(
             name,
             (max(planned.selection.indices), planned.selection.width),
             planned.cfg.layers,
@@ -77,7 +76,7 @@ def run_race(
         )
         for name, planned in plan_of.items()
     ]
-    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds, base.margin / 100), now(), choices))
+    spec = _stored(folder, RaceSpec(request, entries, _rules(len(entries), seeds, base.margin / 100), now(), choices))
     identities = spec.runs
     paths = {cell: record_path(folder, cell[0], identity) for cell, identity in identities.items()}
     known: dict[Cell, DevRun | str] = {}
@@ -130,18 +129,18 @@ def _stored(folder: Path, wanted: RaceSpec) -> RaceSpec:
     """Returns the folder's race, after writing this one if there is none. Raises UserError if the two differ."""
     prepare_results(folder)
     with alone(folder / "logs" / "race.lock"):
-        there = read_spec(folder)
-        if there is None:
+        stored = read_spec(folder)
+        if stored is None:
             write_json(folder / RACE, wanted)
             return wanted
-    old, new = ({**spec.asked, "rows": list(spec.costs), **asdict(spec.rules)} for spec in (there, wanted))
+    old, new = ({**spec.asked, "rows": list(spec.costs), **asdict(spec.rules)} for spec in (stored, wanted))
     del old["thresholds"]  # they follow from the rest
     differences = [f"{name}={value}, here {new[name]}" for name, value in old.items() if value != new[name]]
-    if there.entries != wanted.entries:
+    if stored.entries != wanted.entries:
         differences.append("another text, encoder or probe")
     if differences:
         raise UserError(
             f"{folder} holds a race with other rules ({differences[0]}), and the rules of a race never change.\n"
             "Type its settings to continue it, or give the new race another folder: results_dir=NAME."
         )
-    return there
+    return stored

@@ -36,7 +36,7 @@ from probe.scoring.compare import Comparison, Sample, seed_variances
 from probe.scoring.significance import Units
 
 VERSION = 5  # raise it when the rule decides differently on the same scores; race.json stores it
-SIMULATED = 40_000
+SIMULATED_RACES = 40_000
 MOST_SEEDS = 200  # the largest number that is advised
 MOST_REPLACED = 2  # of a row's runs that never learned; with one more the row is eliminated
 NEVER_LEARNED = "never_learned"  # the ending of a training that never scored above zero
@@ -148,28 +148,27 @@ def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float) -> l
     """
     if num_rows < 2:
         return []
-    scores = np.random.default_rng(0).standard_normal((SIMULATED, num_rows, num_seeds))  # (races, rows, seeds)
+    scores = np.random.default_rng(0).standard_normal((SIMULATED_RACES, num_rows, num_seeds))  # (races, rows, seeds)
     best_first = np.argsort(-scores[:, :, 0], axis=1)
     scores = np.take_along_axis(scores, best_first[:, :, None], axis=1)
-    remaining = np.ones((SIMULATED, num_rows), dtype=bool)
-    races = np.arange(SIMULATED)
-    found = []
+    remaining = np.ones((SIMULATED_RACES, num_rows), dtype=bool)
+    races = np.arange(SIMULATED_RACES)
+    limits = []
     for seen in range(2, num_seeds + 1):
         n = np.full(num_rows, seen)
         if seen == 2:
             n[num_ahead:] = 1
-        there = np.arange(num_seeds) < n[:, None]  # (rows, seeds)
-        means = (scores * there).sum(2) / n
-        squared = seed_variances(scores, there) / n
+        is_run = np.arange(num_seeds) < n[:, None]  # (rows, seeds)
+        means = (scores * is_run).sum(2) / n
+        squared = seed_variances(scores, is_run) / n
         leader = np.where(n == seen, means, -np.inf).argmax(1)
         t = (means[races, leader][:, None] - means) / np.sqrt(squared + squared[races, leader][:, None])
         t[races, leader] = 0.0
         spent = alpha * seen / num_seeds
         to_eliminate = int(spent * remaining.size) - int((~remaining).sum())
-        threshold = float(np.sort(t[remaining])[-to_eliminate - 1])
-        remaining &= t <= threshold
-        found.append(threshold)
-    return found
+        limits.append(float(np.sort(t[remaining])[-to_eliminate - 1]))
+        remaining &= t <= limits[-1]
+    return limits
 
 
 def replay(rules: Rules, costs: Mapping[str, tuple[int, ...]], run_of: Callable[[Cell], DevRun | str | None]) -> Race:
@@ -233,8 +232,8 @@ def _analyse(
     known: Mapping[str, Mapping[int, DevRun]],
 ) -> None:
     """Decides after a round which rows are eliminated and whether the race is over."""
-    values = {row: [run.dev for run in own.values()] for row, own in known.items() if row in state.remaining}
-    means = {row: fmean(own) for row, own in values.items()}
+    values = {row: [run.dev for run in known[row].values()] for row in known if row in state.remaining}
+    means = {row: fmean(scores) for row, scores in values.items()}
     if not means:
         state.rounds.append(Round(number, runs, None, means))
         state.ended = "no row is left that can be ranked"
@@ -242,8 +241,8 @@ def _analyse(
     most = max(map(len, values.values()))
     leader = max((row for row in means if len(values[row]) == most), key=means.__getitem__)
     others = [row for row in means if row != leader]
-    converged = {row: [run for run in own.values() if run.ending == "converged"] for row, own in known.items()}
-    converged = {row: own for row, own in converged.items() if own}
+    converged = {row: [run for run in known[row].values() if run.ending == "converged"] for row in known}
+    converged = {row: made for row, made in converged.items() if made}
     state.needed = dict.fromkeys(others)
     if max(map(len, converged.values())) == 1:
         state.rounds.append(Round(number, runs, leader, means))
@@ -282,9 +281,9 @@ def _analyse(
 
 def _samples(rows: Sequence[Sequence[DevRun]]) -> list[Sample]:
     """Returns the scores of each row's runs with the influence of each unit of the text, as a table has them."""
-    scores = [[run.dev for run in own] for own in rows]
-    moves = [[run.influence for run in own if run.influence is not None] for own in rows]
-    units = [run.units for own in rows for run in own if run.units is not None]
+    scores = [[run.dev for run in row] for row in rows]
+    moves = [[run.influence for run in row if run.influence is not None] for row in rows]
+    units = [run.units for row in rows for run in row if run.units is not None]
     return samples_over(scores, [*map(np.stack, moves)], units)[0] if all(moves) else [*map(Sample, scores)]
 
 

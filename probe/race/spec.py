@@ -20,11 +20,11 @@ from probe.system.files import write_json
 
 RACE = "race.json"
 DECISIONS = "decisions.json"
-REMEDY = "Restore it from a copy, or start a new race."
+RESTORE = "Restore it from a copy, or start a new race."
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entrant:
     """Describes a row that takes part.
 
     layers: as configured, so that a race that continues writes the same records as one that never stopped. identity: of
@@ -47,7 +47,7 @@ class RaceSpec:
     """
 
     asked: dict[str, Any]
-    entries: list[Entry]
+    entries: list[Entrant]
     rules: Rules
     started: str = ""
     choices: int = 0
@@ -71,14 +71,14 @@ class RaceSpec:
 
 def read_spec(folder: Path) -> RaceSpec | None:
     """Reads a folder's race.json; None if there is none. Raises UserError if it cannot be understood."""
-    return load_json(folder / RACE, RaceSpec, damaged(folder / RACE, REMEDY))
+    return load_json(folder / RACE, RaceSpec, damaged(folder / RACE, RESTORE))
 
 
 def read_decisions(folder: Path) -> Race | None:
     """Reads a folder's decisions.json; None if there is none. Raises UserError if it cannot be understood."""
-    race = load_json(folder / DECISIONS, Race, damaged(folder / DECISIONS, REMEDY))
+    race = load_json(folder / DECISIONS, Race, damaged(folder / DECISIONS, RESTORE))
     if race and not all(done.leader in (None, *done.means) for done in race.rounds):
-        raise UserError(f"{folder / DECISIONS} has no mean of a row that leads. {REMEDY}")
+        raise UserError(f"{folder / DECISIONS} has no mean of a row that leads. {RESTORE}")
     return race
 
 
@@ -106,7 +106,7 @@ def read_outcome(folder: Path) -> tuple[dict[str, Elimination], set[str]]:
         eliminated = {cells[row]: why for row, why in decisions.eliminated.items()}
         return eliminated, {spec.runs[cell].key for cell in decisions.replaced}
     except (KeyError, ValueError):
-        raise UserError(f"{folder / DECISIONS} names a row or a seed that {RACE} does not have. {REMEDY}") from None
+        raise UserError(f"{folder / DECISIONS} names a row or a seed that {RACE} does not have. {RESTORE}") from None
 
 
 def race_lines(race: Race, after: int = 0) -> Iterator[str]:

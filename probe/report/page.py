@@ -116,23 +116,21 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
     )  # fmt: skip
     figures = [_figure(picture, drawn[picture.name]) for picture in shown]
     records = {file: record for row in rows for file, record in row.records.items()}
-    again = next(((row.record.row, row.record.seed) for row in rows if row.n), None)
+    again = next((row.record for row in rows if row.n), None)
     return environment.get_template(TEMPLATE.name).render(
         title=_title(folder, rows, screens),
-        tables=[_table(own, figures) for own in tables_of(rows)],
+        tables=[_table(of_table, figures) for of_table in tables_of(rows)],
         tasks=task_tables(rows),
         race=list(race_lines(race)) if race else [],
         screen=screen_table(screens) if screens else None,
         figures=[figure for figure in figures if figure["table"] is None],
         settings=list(_settings(list(records.values()))),
         records=[
-            [row.full_name, one.seed, percent(one.scores.dev.headline), percent(one.scores.test.headline), file.name]
+            [row.full_name, run.seed, percent(run.scores.dev.headline), percent(run.scores.test.headline), file.name]
             for row in rows
-            for file, one in row.records.items()
+            for file, run in row.records.items()
         ],
-        again=shlex.join(["probe", "verify", str(folder), "--rerun", again[0], "--seed", str(again[1])])
-        if again
-        else "",
+        again=again and shlex.join(["probe", "verify", str(folder), "--rerun", again.row, "--seed", str(again.seed)]),
         problems=[str(problem) for problem in bad_records(folder).values()],
     )
 
@@ -140,8 +138,8 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
 def _title(folder: Path, rows: Sequence[Row], screens: Screens) -> str:
     """Names what the results are of: corpora, encoders, and the folder."""
     settings = [row.setting for row in rows] or [record.setting for record in screens.values()]
-    of = dict.fromkeys([*(one.data for one in settings), *(short_name(one.encoder) for one in settings)])
-    return f"{first_few(list(of))} ({folder.resolve().name})"
+    names = [*(setting.data for setting in settings), *(short_name(setting.encoder) for setting in settings)]
+    return f"{first_few(list(dict.fromkeys(names)))} ({folder.resolve().name})"
 
 
 def _figure(picture: Picture, content: bytes) -> dict[str, Any]:

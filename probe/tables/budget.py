@@ -34,7 +34,7 @@ BUDGETS = {
 }
 MEASURED = ("words_s", "ms", "mb")
 SPEEDS = "speeds.json"
-SENTENCES, SINGLE = 256, 20  # that are read together, and one by one
+TOGETHER, SINGLE = 256, 20  # that are read together, and one by one
 TIMES = 5  # the fastest counts: other work on the machine only makes it slower
 
 
@@ -137,7 +137,7 @@ def _measured(cfg: Config, encoder: Encoder, depth: int, corpus: Corpus, device:
     features = replace(cfg.features, layers=[depth], context="sentence")
     model: Any = load_model(encoder, device, features.precision, deepest=depth)
     text = Text(corpus, "dev", encoder, features)
-    windows = sorted(text.windows[:SENTENCES], key=lambda window: text.pieces.count(window.first, window.last))
+    windows = sorted(text.windows[:TOGETHER], key=lambda window: text.pieces.count(window.first, window.last))
     at_once = max(1, CPU_PIECES // max(1, text.pieces.count(windows[-1].first, windows[-1].last)))
 
     def seconds(parts: Sequence[list[Window]]) -> list[float]:

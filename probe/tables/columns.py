@@ -54,17 +54,14 @@ def _score(
         return {f"{name}_{part}": value for part, value in (cell | {"low": low, "high": high}).items()}
 
     def text(row: Row) -> str:
-        if row.n:
-            return "" if row.eliminated and split == "test" else mean_and_spread(row.cell(split, score))
-        return "" if score else "failed" if row.failed else "missing"
+        if not row.n:
+            return "" if score else "failed" if row.failed else "missing"
+        cell = row.cell(split, score)
+        if cell.mean is None or (row.eliminated and split == "test"):
+            return ""
+        return percent(cell.mean) + ("" if cell.std is None else f" ± {percent(cell.std)}")
 
     return name, Column(header, values, text, **options)
-
-
-def mean_and_spread(cell: Any) -> str:
-    if cell.mean is None:
-        return ""
-    return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"
 
 
 def signed(share: float) -> str:

@@ -111,7 +111,7 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
             ending = suffix + ("-" + re.sub(r"[^\w.-]", "-", encoder) if encoder else "")
             if has_layers(part):
                 alt = "Dev and test score of every single layer"
-                shown.append(Picture(f"f1_by_layer{ending}", alt, None, part, draw_by_layer, title))
+                shown.append(Picture(f"f1_by_layer{ending}", alt, None, part, draw_f1_by_layer, title))
             if any(record.mix for row in part for record in row.records.values()):
                 alt = "Learned share of each layer in the weighted sums"
                 shown.append(Picture(f"mix_weights{ending}", alt, None, part, draw_mix_weights, title))
@@ -240,7 +240,7 @@ def has_layers(rows: Sequence[Row]) -> bool:
     return len(single) > 1 and len(single) >= min(FEWEST_LAYERS, 1 + single[0].num_layers)
 
 
-def draw_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
+def draw_f1_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
     """Draws dev and test by layer, the best combination, and baselines and fine-tuned rows; names those far away."""
     axes = figure.add_subplot()
     main = [row for row in rows if row.section == MAIN]

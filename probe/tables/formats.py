@@ -21,7 +21,7 @@ from probe.format import printable, short_name
 from probe.system.files import write_atomically
 from probe.tables.columns import COLUMNS, choose_columns, header, values_of
 from probe.tables.labels import BEST
-from probe.tables.notes import advice, caption, notes
+from probe.tables.notes import advice, notes, table_caption
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, tables_of
 from probe.tables.tasks import compare_tasks, tasks_of_one_encoder
@@ -159,7 +159,7 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         headers=[header(name, rows) for name in names],
         lines=[[COLUMNS[name].text(row) for name in names] for row in rows],
         align_left=[COLUMNS[name].align_left for name in names],
-        above=[caption(rows)],
+        above=[table_caption(rows)],
         below=[*notes(rows, names)],
         advice=advice(rows),
         subject="Choices of layers as features:",

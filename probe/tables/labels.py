@@ -45,7 +45,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     losses, visible = dev.losses(), dev.visible
     labelled = {}
     for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
-        label = BEST if place == dev.best else label_of(behind, margin / 100)
+        label = BEST if place == dev.best else label_of_interval(behind, margin / 100)
         is_cheaper = label == UNDECIDED and row.cost < ranked[dev.best].cost
         labelled[row] = replace(
             row,
@@ -83,7 +83,7 @@ def looks_of(rows: Sequence[Row], unfinished: Collection[str]) -> list[list[int]
     return [[numbers[look] for look in of_row] for of_row in looks]
 
 
-def label_of(behind: Sequence[float], margin: float) -> str:
+def label_of_interval(behind: Sequence[float], margin: float) -> str:
     """Returns the label of a row that is not the best; margin: in the unit of `behind`."""
     low, high = behind
     return WITHIN if low > -margin else WORSE if high < 0 else UNDECIDED

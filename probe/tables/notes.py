@@ -20,7 +20,7 @@ HOW_UNCONVERGED = {
     "hit_epoch_limit": "ended by probe.max_epochs. Type probe.max_epochs=auto, or {} and more.",
     "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
-SHOWN = 6  # runs named in a note
+MOST_NAMED = 6  # runs named in a note
 RISING = 0.002  # gain of dev score in the last quarter of a training, from which on longer training may score higher
 FAILED = 0.03  # a run so far below the median of its row's, and five deviations of those above it, is named
 
@@ -51,15 +51,15 @@ def heading(rows: Sequence[Row]) -> str:
     return ", ".join(parts)
 
 
-def caption(rows: Sequence[Row]) -> str:
+def table_caption(rows: Sequence[Row]) -> str:
     """Says what the rows of one table have in common, and what their numbers are."""
-    floor = most_frequent(rows)
+    floor = majority_accuracy(rows)
     always = "" if floor is None else f" Always dev's most frequent label: {percent(floor)}."
     title = main_row(rows).task.headline.title
     return f"{heading(rows)}. {title} in percent, mean ± standard deviation over n seeds.{always}"
 
 
-def most_frequent(rows: Sequence[Row]) -> float | None:
+def majority_accuracy(rows: Sequence[Row]) -> float | None:
     """Returns the accuracy of giving every word or sentence of dev its most frequent label; None for spans."""
     row = next((row for row in rows if row.n), None)
     if row is None or row.task.headline.name != "accuracy":
@@ -74,7 +74,7 @@ def _unconverged_notes(rows: Sequence[Row]) -> Iterator[str]:
         ended = [(row, record) for row in rows for record in row.unconverged if record.outcome == ending]
         if runs := [with_encoder(record.label, row.encoder) for row, record in ended]:
             remedy = remedy_of(*(record for _, record in ended))
-            yield f"not converged: {first_few(runs, SHOWN)}: {remedy} Such rows are not ranked."
+            yield f"not converged: {first_few(runs, MOST_NAMED)}: {remedy} Such rows are not ranked."
 
 
 def remedy_of(*ended: RunRecord) -> str:
@@ -98,7 +98,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     if any(row.eliminated for row in rows) and "label" in columns:
         yield "eliminated: a race gave the row no more seeds; decisions.json has the reason."
     if chosen := [row for row in rows if row.screened is not None]:
-        named, number = first_few([row.title for row in chosen], SHOWN), chosen[0].screened
+        named, number = first_few([row.title for row in chosen], MOST_NAMED), chosen[0].screened
         of = f", from {number} choices" if number else ""
         yield (
             f"chosen by the screen{of}, on the same dev text: {named}. They may look too good; the other choices were "
@@ -151,8 +151,8 @@ def rising(rows: Sequence[Row]) -> dict[str, int]:
 def _rising_notes(rows: Sequence[Row]) -> Iterator[str]:
     if epochs := rising(rows):
         yield (
-            f"still rising: {first_few([*epochs], SHOWN)}: longer training may change how far rows lie apart. Type "
-            f"probe.max_epochs={2 * max(epochs.values())}."
+            f"still rising: {first_few([*epochs], MOST_NAMED)}: longer training may change how far rows lie apart. "
+            f"Type probe.max_epochs={2 * max(epochs.values())}."
         )
 
 
@@ -170,7 +170,7 @@ def _failing_notes(rows: Sequence[Row]) -> list[str]:
         ]
     if not failing:
         return []
-    return [f"fails now and then: {first_few(failing, SHOWN)}. The label of such a row is not reliable."]
+    return [f"fails now and then: {first_few(failing, MOST_NAMED)}. The label of such a row is not reliable."]
 
 
 def _data_notes(rows: Sequence[Row]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from probe.probes.kinds import describe_probe
 from probe.scoring.compare import MORE_SEEDS
 from probe.scoring.significance import IF_INDEPENDENT
 from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
-from probe.tables.notes import SHOWN, covered, remedy_of, rising
+from probe.tables.notes import MOST_NAMED, covered, remedy_of, rising
 from probe.tables.row import Row
 
 FEW_ERRORS = 20  # of the best row on dev: with fewer, little is left that could differ
@@ -83,13 +83,13 @@ def sentence(rows: Sequence[Row]) -> str:
     behind = f"lies at most {percent(use.most_behind)} points behind" if use.most_behind else "is not behind"
     limits = []
     if unranked := [row for row in rows if row.section == MAIN and row.unconverged]:
-        limits.append(f"not ranked because not converged: {first_few([row.title for row in unranked], SHOWN)}")
+        limits.append(f"not ranked because not converged: {first_few([row.title for row in unranked], MOST_NAMED)}")
     if still := rising(ranked):
-        limits.append(f"{first_few([*still], SHOWN)} still rose when training ended")
+        limits.append(f"{first_few([*still], MOST_NAMED)} still rose when training ended")
     if best.looks > 1:
         limits.append(f"the scores may have been looked at {best.looks} times, which the intervals allow for")
     if chosen := [row.title for row in ranked if row.screened is not None]:
-        limits.append(f"{first_few(chosen, SHOWN)} had been chosen by a screen of the same dev text")
+        limits.append(f"{first_few(chosen, MOST_NAMED)} had been chosen by a screen of the same dev text")
     bounds = f" Limits: {'; '.join(limits)}." if limits else ""
     return (
         f"Of {len(ranked) + len(unranked)} choices of layers of {short_name(use.setting.encoder)} as features for a "

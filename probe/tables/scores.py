@@ -20,13 +20,13 @@ from probe.scoring.significance import ON_THIS_TEXT, Units
 from probe.system.files import write_atomically
 from probe.tables.figures import DEV, INK, Picture
 from probe.tables.formats import TextTable
-from probe.tables.labels import BEST, UNDECIDED, cheapest_within, conditional, label_of
+from probe.tables.labels import BEST, UNDECIDED, cheapest_within, conditional, label_of_interval
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-COLUMNS = ("row", "seed", "unit", "score", "document", "cost")
+FIELDS = ("row", "seed", "unit", "score", "document", "cost")
 EXACT = 10  # so many equal seeds stand for a score that no seed changes
 
 
@@ -72,12 +72,12 @@ def read_scores(file: Path) -> pandas.DataFrame:
     except csv.Error as error:
         raise UserError(f"--scores {file}, line {reader.line_num}: {error}.") from None
     header = [name.strip() for name in next(iter(lines.values()), [])]
-    for name in COLUMNS:
+    for name in FIELDS:
         if (times := header.count(name)) > 1 or (not times and name in ("row", "score")):
             hint = f" Is it {close!r}?" if not times and (close := closest(name, header)) else ""
             raise UserError(
                 f"--scores {file}: {f'{times} columns' if times else 'no column'} {name!r}.{hint} Columns are "
-                f"{', '.join(COLUMNS)}, with commas between."
+                f"{', '.join(FIELDS)}, with commas between."
             )
     for number, fields in lines.items():
         if len(fields) != len(header):
@@ -97,10 +97,10 @@ def read_scores(file: Path) -> pandas.DataFrame:
     for name in {"row", "seed", "unit", "document"} & {*table}:
         table[name] = table[name].str.strip()
     if len(twice := table.index[table.duplicated(["row", "seed", "unit"])]):
-        own = table.loc[twice[0]]
+        line = table.loc[twice[0]]
         raise UserError(
-            f"--scores {file}, line {twice[0]}: a second score of row {own.row!r}, seed {own.seed!r}, unit "
-            f"{own.unit!r}. Repeated measurements are seeds: number them in a column seed."
+            f"--scores {file}, line {twice[0]}: a second score of row {line.row!r}, seed {line.seed!r}, unit "
+            f"{line.unit!r}. Repeated measurements are seeds: number them in a column seed."
         )
     for name, of in (("cost", "row"), ("document", "unit")):
         several = table.groupby(of)[name].nunique().gt(1) if name in table else pandas.Series(dtype=bool)
@@ -110,8 +110,8 @@ def read_scores(file: Path) -> pandas.DataFrame:
     units = table.unit.nunique()
     if (counted < units).any():
         row, seed = counted.index[(counted < units).argmax()]
-        there = {*table.unit[(table.row == row) & (table.seed == seed)]}
-        missing = next(unit for unit in table.unit if unit not in there)
+        scored = {*table.unit[(table.row == row) & (table.seed == seed)]}
+        missing = next(unit for unit in table.unit if unit not in scored)
         raise UserError(f"--scores {file}: row {row!r}, seed {seed!r} has no score of unit {missing!r}, others have.")
     return table
 
@@ -127,25 +127,25 @@ def compare_scores(table: pandas.DataFrame, margin: float) -> tuple[list[ScoredR
     ]
     costs = table.groupby("row").cost.first().astype(float).to_dict() if "cost" in table else {}
     rows = [
-        ScoredRow(name, costs.get(name), len(own), own.mean(), own.mean(1).std(ddof=1) if len(own) > 1 else None)
-        for name, own in zip(names, scores, strict=True)
+        ScoredRow(name, costs.get(name), len(runs), runs.mean(), runs.mean(1).std(ddof=1) if len(runs) > 1 else None)
+        for name, runs in zip(names, scores, strict=True)
     ]
     influences, effective, over = _influences(table, scores)
     if len(rows) < 2 or (not influences and not any(row.std for row in rows)):
         return rows, over
     if exact := max(map(len, scores)) < 2:
-        scores = [np.repeat(own, EXACT, 0) for own in scores]
-        influences = [np.repeat(own, EXACT, 0) for own in influences or []]
+        scores = [np.repeat(run, EXACT, 0) for run in scores]
+        influences = [np.repeat(run, EXACT, 0) for run in influences or []]
     samples = [
-        Sample(own.mean(1), influences[at] if influences else None, effective=effective)
-        for at, own in enumerate(scores)
+        Sample(runs.mean(1), influences[at] if influences else None, effective=effective)
+        for at, runs in enumerate(scores)
     ]
     compared = Comparison(samples)
     behind, losses = compared.behind(), compared.losses().mean(0)
     for at, row in enumerate(rows):
         row.behind, (row.behind_low, row.behind_high) = float(row.mean - rows[compared.best].mean), behind[at]
         row.loss = float(losses[at])
-        row.label = BEST if at == compared.best else label_of(behind[at], margin)
+        row.label = BEST if at == compared.best else label_of_interval(behind[at], margin)
         row.condition = "" if influences else ON_THIS_TEXT
     order = [(row.cost,) if row.cost is not None else () for row in rows]
     place = cheapest_within(behind, order, [row.mean for row in rows], margin) if all(order) else None
@@ -166,7 +166,7 @@ def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[
     effective = Units(np.ones(len(units)), clusters, "documents").effective
     if effective < 2:
         return None, math.inf, "seeds alone, on this text: one document, or nearly so, says nothing of others"
-    moves = [np.stack([_influence_on_mean(run, clusters) for run in own]) for own in scores]
+    moves = [np.stack([_influence_on_mean(run, clusters) for run in runs]) for runs in scores]
     return moves, effective, f"{clusters.max() + 1:,} documents"
 
 

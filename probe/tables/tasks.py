@@ -12,7 +12,7 @@ from probe.conditions import MAIN
 from probe.format import percent, short_name
 from probe.system.grouping import group_by
 from probe.tables.labels import BEST, label_rows
-from probe.tables.notes import most_frequent
+from probe.tables.notes import majority_accuracy
 from probe.tables.row import Row, split_by_encoder
 
 
@@ -26,13 +26,9 @@ def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
     for tables in group_by(split_by_encoder(ranked), lambda table: table[0].setting.encoder).values():
         of_tasks = group_by(tables, lambda table: (table[0].setting.data, table[0].identity.task))
         if len(of_tasks) > 1:
-            several.append([_among_themselves(same[0]) for same in of_tasks.values()])
+            one_each = [same[0] for same in of_tasks.values()]
+            several.append([label_rows(table, table[0].margin) if table[0].encoder else table for table in one_each])
     return several
-
-
-def _among_themselves(rows: list[Row]) -> list[Row]:
-    """Labels rows of one encoder again if their table has several encoders."""
-    return label_rows(rows, rows[0].margin) if rows[0].encoder else rows
 
 
 def compare_tasks(tables: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str]:
@@ -41,7 +37,7 @@ def compare_tasks(tables: Sequence[Sequence[Row]]) -> tuple[list[str], list[list
     names = list(dict.fromkeys(row.name for row in of_rows))
     lines = []
     for table in tables:
-        first, floor, means = table[0], most_frequent(table), {row.name: percent(row.dev_mean) for row in table}
+        first, floor, means = table[0], majority_accuracy(table), {row.name: percent(row.dev_mean) for row in table}
         best = next((row.name for row in table if row.label == BEST), "not compared")
         close = [row.name for row in table if row.label != BEST and row.behind and row.behind[1] >= 0]
         of_task = [first.setting.data, first.task.headline.name, "" if floor is None else percent(floor)]

@@ -29,7 +29,7 @@ from probe.tables.rows import build_rows, results_folder
 
 TABLE = FILES["json"]
 ROUNDING = 1e-9  # relative tolerance of sums
-SIMULATED = 1e-4  # relative, of what follows from simulated quantiles: their last digits depend on the CPU
+SIMULATION = 1e-4  # relative, of what follows from simulated quantiles: their last digits depend on the CPU
 # What a part of free form, or a file of predictions, can end in.
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -47,20 +47,16 @@ class Check(NamedTuple):
         return f"{ {True: 'ok', False: 'FAILED', None: 'not checked'}[self.ok]:<11}  {self.name}: {self.detail}"
 
 
-def equal(place: str, recorded: Any, again: Any) -> bool:
-    return bool(recorded == again)
-
-
 def unequal(
-    recorded: Any, again: Any, place: str = "", same: Callable[[str, Any, Any], bool] = equal
+    recorded: Any, again: Any, place: str = "", same: Callable[[str, Any, Any], bool] = lambda _, a, b: bool(a == b)
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yields where two nested values differ: the place and both values. same: compares values that are not nested."""
     if isinstance(recorded, dict) and isinstance(again, dict):
         for name in sorted(recorded.keys() | again.keys()):
             yield from unequal(recorded.get(name), again.get(name), f"{place}.{name}" if place else name, same)
     elif isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
-        for i, (one, other) in enumerate(zip(recorded, again, strict=True)):
-            yield from unequal(one, other, f"{place}[{i}]", same)
+        for i, (value, other) in enumerate(zip(recorded, again, strict=True)):
+            yield from unequal(value, other, f"{place}[{i}]", same)
     elif not same(place, recorded, again):
         yield place, recorded, again
 
@@ -102,8 +98,8 @@ def _problems(file: Path, said: Mapping[tuple[str, str], Counter[str]]) -> Itera
         others = ((f"{place}, of most records", to_jsonable(value), again) for place, value, again in most)
         for facts in (_written_twice(record), _of_files(file, record), others):
             for place, recorded, expected in facts:
-                for inner, there, again in unequal(recorded, expected, place):
-                    yield f"{inner} is {there}, expected {again}"
+                for inner, value, again in unequal(recorded, expected, place):
+                    yield f"{inner} is {value}, expected {again}"
     except UserError as error:
         yield str(error)
     except ODD as error:
@@ -226,10 +222,10 @@ def check_table(folder: Path) -> Result:
     if len(recorded) != len(made):
         return False, f"it does not hold the {len(made)} rows that the records give; `probe report` writes it again"
     problems = [
-        f"{row['row']} {place} is {one}, the records give {other}"
-        for there, row in zip(recorded, made, strict=True)
+        f"{row['row']} {place} is {value}, the records give {other}"
+        for line, row in zip(recorded, made, strict=True)
         for name in row
-        for place, one, other in unequal(there.get(name), row[name], name, _is_about_equal)
+        for place, value, other in unequal(line.get(name), row[name], name, _is_about_equal)
     ]
     message = f"{first_few(problems, 3, '; ')}; `probe report` writes it again"
     return not problems, message if problems else f"its {len(made)} rows are what the records give"
@@ -238,7 +234,7 @@ def check_table(folder: Path) -> Result:
 def _is_about_equal(place: str, recorded: Any, made: Any) -> bool:
     """Tells whether two values of a table are equal but for rounding, or both prose, which is a text with a blank."""
     if isinstance(recorded, int | float) and isinstance(made, int | float):
-        tolerance = SIMULATED if place.endswith(("_low", "_high")) else ROUNDING
+        tolerance = SIMULATION if place.endswith(("_low", "_high")) else ROUNDING
         return math.isclose(recorded, made, rel_tol=tolerance, abs_tol=tolerance / 1000)
     if isinstance(recorded, str) and isinstance(made, str) and " " in made:
         return " " in recorded

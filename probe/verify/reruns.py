@@ -96,14 +96,14 @@ def choose_runs(folder: Path, row: str | None, seed: int | None, sample: int | N
     Raises UserError if there are none.
     """
     records = list(load_records(results_folder(folder)).values())
-    names = names_of(records)
+    all_names = names_of(records)
     chosen = [
         record
-        for record, own in zip(records, names, strict=True)
-        if row in (None, *own) and seed in (None, record.seed)
+        for record, names in zip(records, all_names, strict=True)
+        if row in (None, *names) and seed in (None, record.seed)
     ]
     if not chosen:
-        known = sorted({own[-1] for own in names})
+        known = sorted({names[-1] for names in all_names})
         of_seed = "" if seed is None else f" and seed {seed}"
         hint = suggestion(row, known) if row and row not in known else ""
         raise UserError(f"{folder} has no record of row {row or 'any'}{of_seed}.{hint} Rows: {'; '.join(known)}.")

@@ -47,7 +47,7 @@ from probe.scoring.compare import Comparison, Sample
 from probe.scoring.metrics import by_sentence, f1_of
 from probe.scoring.score import F1, influence
 from probe.scoring.significance import DOCUMENT
-from probe.tables.labels import WITHIN, WORSE, cheapest_within, label_of
+from probe.tables.labels import WITHIN, WORSE, cheapest_within, label_of_interval
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
@@ -237,7 +237,7 @@ def little_study(text: LittleText, view: str, sentences: int, tables: int, seed:
             samples, condition = sampled(counts, documents if view == "marked" else None, order)
             compared = Comparison(samples)
             bounds = compared.behind()
-            labels = [label_of(own, LITTLE_MARGIN) for own in bounds]
+            labels = [label_of_interval(own, LITTLE_MARGIN) for own in bounds]
             others = [label for row, label in enumerate(labels) if row != compared.best]
             found["worse"] += not behind and WORSE in others
             found["within"] += bool(behind) and labels[0] == WITHIN

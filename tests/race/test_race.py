@@ -21,7 +21,7 @@ from probe.config import Config, LayersConfig, UserError
 from probe.probes import schedule
 from probe.probes.candidates import Candidate
 from probe.race.rule import VERSION, Race, Rules
-from probe.race.spec import RACE, Entry, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
+from probe.race.spec import RACE, Entrant, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
 from probe.runs.plan import Plan, plan
 from probe.runs.run import make
 from probe.runs.screens import load_screens
@@ -272,7 +272,7 @@ def test_candidates_are_the_best_of_each_width_the_best_layer_then_the_next(numb
 
 def test_a_run_that_was_replaced_is_no_seed_of_its_row(tmp_path: Path):
     records = [make_record(tmp_path, "last", seed, f1, 0.5, (5,)) for seed, f1 in enumerate([0.80, 0.0, 0.82], 1)]
-    entry = Entry("last", (5, 16), LayersConfig([5], "concat", "last"), records[0].identity)
+    entry = Entrant("last", (5, 16), LayersConfig([5], "concat", "last"), records[0].identity)
     write_json(tmp_path / RACE, RaceSpec({}, [entry], Rules(0.05, 0.01, [1, 2, 3], 2, [], 2, VERSION)))
     write_decisions(tmp_path, Race(replaced=[("last", 2)]))
     assert read_outcome(tmp_path) == ({}, {records[1].key})

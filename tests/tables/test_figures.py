@@ -13,7 +13,7 @@ from support.records import expect, make_record
 from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
-from probe.tables.figures import draw_by_layer, draw_scores, has_layers, pictures
+from probe.tables.figures import draw_f1_by_layer, draw_scores, has_layers, pictures
 from probe.tables.labels import label_rows
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
@@ -98,7 +98,7 @@ def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path
     assert not has_layers([row for row in rows if row.indices != [3]]), "three of seven layers are no curve"
     rows[-1] = replace(rows[-1], eliminated=Elimination(1, ""))
     figure = Figure()
-    draw_by_layer(figure, rows)
+    draw_f1_by_layer(figure, rows)
     (axes,) = figure.axes
     points = {line.get_label(): list(line[0].get_xdata()) for line in axes.containers}
     assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2], "random weights 30.0 (below)": [0, 1]}

@@ -40,7 +40,7 @@ from probe.scoring.metrics import Scores, Totals
 from probe.tables.columns import COLUMNS, choose_columns
 from probe.tables.formats import render
 from probe.tables.labels import label_rows
-from probe.tables.notes import caption
+from probe.tables.notes import table_caption
 from probe.tables.paper import CONLL2003
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, tables_of
@@ -473,7 +473,7 @@ def test_tables_that_look_the_same_say_what_they_differ_in(tmp_path: Path):
     for corpus in ("first_text", "other_text"):
         make_record(tmp_path, "last", 1, 0.8, 0.7, corpus=corpus)
     make_record(tmp_path, "last", 1, 0.8, 0.7, corpus="other_text", context="document")
-    captions = [caption(rows) for rows in tables_of(build_rows(tmp_path))]
+    captions = [table_caption(rows) for rows in tables_of(build_rows(tmp_path))]
     assert sorted(re.findall(r"text=(\w+)", " ".join(captions))) == ["first_", "other_"]
     assert "text=" not in next(text for text in captions if "document context" in text)
 
