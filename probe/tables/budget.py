@@ -154,8 +154,9 @@ def _measured(cfg: Config, encoder: Encoder, depth: int, corpus: Corpus, device:
     one_by_one = [[window] for window in windows[:: max(1, len(windows) // SINGLE)]]
     whole = min(sum(seconds(batches)) for _ in range(TIMES))
     alone = min(statistics.median(seconds(one_by_one)) for _ in range(TIMES))
-    lists = [blocks for blocks in model.modules() if isinstance(blocks, torch.nn.ModuleList)]
-    blocks = next((one for one in lists if len(one) in (encoder.num_layers, depth + 1)), ())  # all, or those loaded
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    of_depth = (encoder.num_layers, depth + 1)  # all, or those loaded
+    blocks = next((module for module in lists if len(module) in of_depth), ())
     unused = {id(weight) for block in blocks[depth:] for weight in block.parameters()}
     size = sum(weight.nbytes for weight in model.parameters() if id(weight) not in unused)
     return Speed(words / whole, 1000 * alone, size / 1e6, time.strftime("%Y-%m-%d %H:%M"))

@@ -72,7 +72,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     rows = [replace(row, screened=screened.get(row.identity.cell)) for row in rows]
     tables = [sorted(_in_one_table(table), key=_place) for table in _beside_frozen(rows)]
     tables.sort(key=lambda table: canonical(to_jsonable(main_row(table).setting)))
-    points = next(one for one in (margin, read_asked(folder).margin, default_margin()) if one is not None)
+    points = next(wish for wish in (margin, read_asked(folder).margin, default_margin()) if wish is not None)
     labelled = [label_rows(_with_differences(table, tables), points) for table in tables]
     return [row for table in labelled for row in table]
 
@@ -90,7 +90,7 @@ def _best_of_screen(folder: Path, rows: Sequence[Row]) -> dict[str, int]:
         for row in rows
         if row.setting.encoder == screen.setting.encoder and row.name not in presets
         if all(record.started > screen.finished for record in row.records.values())
-        for first in [one for one in screen.ranked if one.width == row.width][:1]
+        for first in [choice for choice in screen.ranked if choice.width == row.width][:1]
         if first.readout == readout_of(row.identity.layers.combine, row.identity.layers.indices)
     }
 

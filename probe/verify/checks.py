@@ -92,10 +92,10 @@ def _problems(file: Path, said: Mapping[tuple[str, str], Counter[str]]) -> Itera
     """
     try:
         record = load_record(file)
-        most = (
-            (place, value, json.loads(said[place, key].most_common(1)[0][0])) for place, key, value in _shared(record)
+        others = (
+            (f"{place}, of most records", to_jsonable(value), json.loads(said[place, key].most_common(1)[0][0]))
+            for place, key, value in _shared(record)
         )
-        others = ((f"{place}, of most records", to_jsonable(value), again) for place, value, again in most)
         for facts in (_written_twice(record), _of_files(file, record), others):
             for place, recorded, expected in facts:
                 for inner, value, again in unequal(recorded, expected, place):
