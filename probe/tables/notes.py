@@ -45,7 +45,7 @@ def heading(rows: Sequence[Row]) -> str:
     """Says what the rows of one table have in common."""
     first = main_row(rows)
     scales = {row.identity.layers.normalize for row in rows if row.indices and not row.identity.is_fine_tuned}
-    parts = [setting_of(rows), *first.differences]
+    parts = [setting_of(rows), *first.differs_in]
     if len(scales) == 1 and None not in scales:
         parts.append(f"layers.normalize={next(iter(scales))}")
     return ", ".join(parts)

@@ -32,7 +32,7 @@ class Row:
     rate, where its table has several; `records` are those of the best by dev. encoder: its encoder's name where its
     table has several. condition: as displayed; None for main runs. eliminated: when and why a race gave the row no
     more seeds. screened: from how many choices a screen of the same text chose it for the race (0: not known); None:
-    it was named. differences: what its table differs in from others of the same caption.
+    it was named. differs_in: what its table differs in from others of the same caption.
 
     `labels.label_rows` adds the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
@@ -58,7 +58,7 @@ class Row:
     condition: str | None = None
     eliminated: Elimination | None = None
     screened: int | None = None
-    differences: Sequence[str] = ()
+    differs_in: Sequence[str] = ()
     margin: float = 0.0
     label: str | None = None
     behind: list[float] | None = None

@@ -73,7 +73,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     tables = [sorted(_in_one_table(table), key=_place) for table in _beside_frozen(rows)]
     tables.sort(key=lambda table: canonical(to_jsonable(main_row(table).setting)))
     points = next(wish for wish in (margin, read_asked(folder).margin, default_margin()) if wish is not None)
-    labelled = [label_rows(_with_differences(table, tables), points) for table in tables]
+    labelled = [label_rows(_with_table_settings(table, tables), points) for table in tables]
     return [row for table in labelled for row in table]
 
 
@@ -186,15 +186,15 @@ def _with_settings(row: Row, alike: Sequence[Row]) -> Row:
     return replace(row, condition=f"{row.condition} ({', '.join(settings)})") if settings else row
 
 
-def _with_differences(table: Sequence[Row], tables: Sequence[Sequence[Row]]) -> list[Row]:
+def _with_table_settings(table: Sequence[Row], tables: Sequence[Sequence[Row]]) -> list[Row]:
     """Adds to the rows of a table what it differs in from others of the same caption: the text, or settings."""
     alike = [_compared(main_row(other).run) for other in tables if setting_of(other) == setting_of(table)]
     started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
-    differences = [
+    differs_in = [
         f"{name}={value}" + f" (from {started})" * (name == "text")
         for name, value in _differing(_compared(main_row(table).run), alike).items()
     ]
-    return [replace(row, differences=differences) for row in table]
+    return [replace(row, differs_in=differs_in) for row in table]
 
 
 def _compared(run: Run) -> dict[str, Any]:

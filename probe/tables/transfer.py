@@ -102,7 +102,7 @@ def table_names(rows: Sequence[Row]) -> list[str]:
             short_name(row.setting.encoder),
             str(row.setting.features["context"]),
             describe_probe(row.setting.probe),
-            ", ".join(setting.removeprefix("probe.") for setting in row.differences),
+            ", ".join(setting.removeprefix("probe.") for setting in row.differs_in),
         )
         for row in rows
     ]
