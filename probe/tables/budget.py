@@ -92,8 +92,8 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
     if use is None:
         edge = (min if at_most else max)(ranked, key=cost)
         return f"No row is within {name}={limit:g}: {edge.title} comes nearest with {cost(edge):,.4g} {unit}."
-    costs, most = (f"{cost(row):,.4g} {unit}" for row in (use, best))
-    head = f"Within {name}={limit:g} use {use.title}: {costs}, dev {use.task.headline.name} {percent(use.dev_mean)}."
+    of_use, of_best = (f"{cost(row):,.4g} {unit}" for row in (use, best))
+    head = f"Within {name}={limit:g} use {use.title}: {of_use}, dev {use.task.headline.name} {percent(use.dev_mean)}."
     if name in MEASURED:
         head += (
             f" This is of the encoder without the probe, measured on {speeds[use.encoder, use.num_blocks].measured}."
@@ -101,7 +101,9 @@ def within_budget(rows: Sequence[Row], name: str, limit: float, speed_of: Callab
     if use is best:
         return f"{head} It is the best of all rows."
     lower, behind = percent(best.dev_mean - use.dev_mean), percent(use.most_behind)
-    return f"{head} It is {lower} points below the best, {best.title} ({most}), at most {behind} behind the truly best."
+    return (
+        f"{head} It is {lower} points below the best, {best.title} ({of_best}), at most {behind} behind the truly best."
+    )
 
 
 def speed_at(cfg: Config, depth: int, corpus: Corpus) -> Speed:

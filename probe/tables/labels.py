@@ -46,7 +46,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     labelled = {}
     for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
         label = BEST if place == dev.best else label_of_interval(behind, margin / 100)
-        is_cheaper = label == UNDECIDED and row.cost < ranked[dev.best].cost
+        needs_seeds = label == UNDECIDED and row.cost < ranked[dev.best].cost
         labelled[row] = replace(
             row,
             label=label,
@@ -54,7 +54,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
             difference=float(dev.means[place] - dev.means[dev.best]),
             loss=float(losses[:, place].mean()),
             chance=float((losses[:, place] < margin / 100).mean()),
-            seeds_needed=dev.seeds_needed(place, margin / 100) if is_cheaper else None,
+            seeds_needed=dev.seeds_needed(place, margin / 100) if needs_seeds else None,
             intervals={split: compared.mean(place) for split, compared in on.items()},
             cover=cover,
             visible=visible,
