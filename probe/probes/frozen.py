@@ -31,7 +31,9 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     cfg, splits, task = inputs.cfg, inputs.corpus.splits, inputs.corpus.task
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
-    features, where, normalization = read_features(inputs, device, log)
+    features, where, normalization = read_again_if_damaged(
+        lambda: read_features(inputs, device, log), lambda damage: print(f"{inputs.label}: {damage}", flush=True)
+    )
     deviations = _deviations(inputs)
     if deviations and (message := unlike_layers(inputs.selection.name, inputs.selection.combine, deviations)):
         log(f"WARNING: {message}: {REMEDY}")
@@ -76,22 +78,18 @@ def read_features(
 ) -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
     """Returns each split's features for the run's layers, where they are, and how they are normalized.
 
-    Extracts missing features first.
+    Extracts missing features first. Raises DamagedShard.
     """
     selection = inputs.selection
-
-    def read() -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
-        store = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device, store=inputs.store)
-        needed = bytes_needed(store, selection)
-        where = placement(inputs.cfg.features.placement, needed, device, inputs.runs, inputs.num_gpus)
-        log(f"features: {needed / 1e9:.2f} GB {PLACES[where]}")
-        normalization = normalization_of(store, selection)
-        features: dict[str, torch.Tensor | Streamed] = {
-            name: Streamed(store, name, selection, normalization=normalization)
-            if where == "stream"
-            else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
-            for name in inputs.corpus.splits
-        }
-        return features, where, normalization
-
-    return read_again_if_damaged(read, lambda damage: print(f"{inputs.label}: {damage}", flush=True))
+    store = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device, store=inputs.store)
+    needed = bytes_needed(store, selection)
+    where = placement(inputs.cfg.features.placement, needed, device, inputs.runs, inputs.num_gpus)
+    log(f"features: {needed / 1e9:.2f} GB {PLACES[where]}")
+    normalization = normalization_of(store, selection)
+    features: dict[str, torch.Tensor | Streamed] = {
+        name: Streamed(store, name, selection, normalization=normalization)
+        if where == "stream"
+        else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
+        for name in inputs.corpus.splits
+    }
+    return features, where, normalization
