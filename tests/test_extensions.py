@@ -55,8 +55,8 @@ def read_bracketed(lines: Iterable[str], layout: Layout, origin: str) -> Split:
     for number, line in enumerate(lines, 1):
         pairs = [re.fullmatch(r"\[(.*)\]\((.*)\)", word) or re.fullmatch(r"(.*)()", word) for word in line.split()]
         found = [pair.groups() for pair in pairs if pair]
-        builder.add([number], [word for word, _ in found], [tag or "O" for _, tag in found], 0)
-    return builder.done(has_documents=False)
+        builder.add([number], [word for word, _ in found], [tag or "O" for _, tag in found])
+    return builder.done()
 
 
 @pytest.fixture
