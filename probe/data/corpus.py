@@ -255,11 +255,10 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     if not wanted:
         return {}
     train = splits["train"]
-    units = train.documents if train.documents is not None else list(range(len(train.words)))
+    by, units = ("document", train.documents) if train.documents else ("sentence", list(range(len(train.words))))
     number = {unit: i for i, unit in enumerate(dict.fromkeys(units))}
     order = sorted(number, key=lambda unit: hashlib.sha256(f"{FRACTION_SEED} {number[unit]}".encode()).digest())
     taken: dict[str, dict[str, Any]] = {}
-    by = "document" if train.documents is not None else "sentence"
     for name, fraction in wanted.items():
         count = max(1, round(fraction * len(number)))
         chosen, order = set(order[:count]), order[count:]

@@ -17,7 +17,7 @@ from probe.config import DataConfig, UserError
 from probe.data.columns import cut_line
 from probe.data.json_parquet import LOOKED_AT, as_list, json_rows, plain_rows, table_of_rows
 from probe.data.layout import Layout
-from probe.data.readers import reader_of
+from probe.data.readers import READERS, reader_of
 from probe.data.split import BYTE_ORDER_MARK, Split, bare_tag, lines_of
 from probe.scoring.tags import ALMOST, BARE_PREFIX, PREFIXED
 
@@ -107,11 +107,11 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
         fitting = [[name for name in names if re.search(f"{start}{re.escape(ending)}$", name)] for start in STARTS]
         if [*map(len, fitting)] == [1, 1, 1]:
             yield {split: name for split, (name,) in zip(("train", "dev", "test"), fitting, strict=True)}
-    file, reader = files[0], reader_of(files[0]).name
+    file, reader = files[0], reader_of(files[0])
     try:
-        if reader == "JSON lines":
+        if reader is READERS["json"]:
             yield from _of_fields(cfg, [row for _, row in islice(json_rows(lines_of(file), str(file)), TRIED_LINES)])
-        elif reader == "Parquet or Arrow":
+        elif reader is READERS["parquet"]:
             yield from _of_fields(cfg, list(islice(plain_rows(table_of_rows(file)), LOOKED_AT)))
         elif cfg.task == "sentence":
             yield {"separator": "comma"}
@@ -120,8 +120,8 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
                 yield {"tags_field": label, "words_field": text}
         else:
             lines = _lines(file)
-            yield from _of_columns(cfg, lines, reader)
-            if reader == "columns":
+            yield from _of_columns(cfg, lines, is_conllu=reader is READERS["conllu"])
+            if reader is READERS["columns"]:
                 place = re.match(r".+?:(\d+)\b", message)
                 refused = next(islice(lines_of(file), int(place[1]) - 1, None), "") if place else ""
                 yield from _of_lines(cfg, lines, refused, [next(iter(_lines(of_split)), "") for of_split in files])
@@ -189,9 +189,9 @@ def _cells(line: str, separator: str) -> list[str]:
     return cut_line(line, of_line if separator == "auto" else separator)
 
 
-def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Settings]:
+def _of_columns(cfg: DataConfig, lines: list[str], is_conllu: bool) -> Iterator[Settings]:
     """Yields columns that hold tags or words, if those that were chosen do not, and other readings of the tags."""
-    prefixes = Layout.of(cfg).comments if reader == "columns" else ("#",)
+    prefixes = ("#",) if is_conllu else Layout.of(cfg).comments
     rows = [_cells(line, cfg.separator) for line in lines if not line.startswith(prefixes)][1:]  # behind a header
     width = max(Counter(map(len, rows)).items(), key=itemgetter(1), default=(0, 0))[0]
     columns = list(zip(*(row for row in rows if len(row) == width), strict=True))
@@ -204,11 +204,11 @@ def _of_columns(cfg: DataConfig, lines: list[str], reader: str) -> Iterator[Sett
     more_distinct = best is not None and 2 * len({*words}) < len({*columns[whole[best]]})
     is_other = words is tags or (names is not None and words is columns[names]) or nearly_all_numbers(words)
     no_words = more_distinct or is_other or words.count("") > (1 - NEARLY_ALL) * len(words)
-    better: Settings = {"word_column": whole[best]} if no_words and best is not None and reader == "columns" else {}
+    better: Settings = {"word_column": whole[best]} if no_words and best is not None and not is_conllu else {}
     if cfg.task == "spans" and (of_spans < NEARLY_ALL * len(tags) or {*tags} <= {"O"}):
         yield from ({"tag_column": at} | better for at in span_columns(columns))
     yield from [better] if better else []
-    yield from [{"sentence_column": names}] if names is not None and reader == "columns" else []
+    yield from [{"sentence_column": names}] if names is not None and not is_conllu else []
     features = re.findall(rf"(?:^|\|)(\w+)=(?={TAG}(?:\||$))", "|".join(tags[:FEW_TAGS]))
     yield from ({"tag_feature": feature} for feature, _ in Counter(features).most_common() if not cfg.tag_feature)
     kinds = set(map(bare_tag, tags)) - {"O"}

@@ -81,7 +81,9 @@ def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
             (folder / file).touch()
         _link_files(repo, folder, [file for file in DESCRIPTIONS if file in files])
         try:
-            _check_subset(repo, folder, subset)
+            subsets = datasets.get_dataset_config_names(str(folder))
+            if (subset or datasets.get_dataset_default_config_name(str(folder))) not in subsets:
+                raise _no_subset(repo, subset, subsets)
             builder = datasets.load_dataset_builder(str(folder), subset, cache_dir=cache)
             needed = sorted({file for part in (builder.config.data_files or {}).values() for file in part})
             _link_files(repo, folder, [str(Path(file).relative_to(folder)) for file in needed])
@@ -126,14 +128,6 @@ def _of_subset(repo: hub.Repo, files: list[str], subset: str | None) -> list[str
             f"{repo.name} on the Hub: {CONVERTED} holds only a part of {subset}, which is too large for it."
         )
     return by_subset[subset]
-
-
-def _check_subset(repo: hub.Repo, folder: Path, subset: str | None) -> None:
-    import datasets
-
-    subsets = datasets.get_dataset_config_names(str(folder))
-    if subset not in subsets and (subset is not None or datasets.get_dataset_default_config_name(str(folder)) is None):
-        raise _no_subset(repo, subset, subsets)
 
 
 def _no_subset(repo: hub.Repo, subset: str | None, subsets: list[str]) -> UserError:
