@@ -102,7 +102,7 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
     """Yields settings that may read a corpus that was refused with this message."""
     folder, files = Path(str(cfg.path)).expanduser(), _files(cfg, message)
     names = sorted(file.name for file in folder.glob("*"))
-    is_missing = cfg.train is not None and not (folder / cfg.train).exists()
+    is_missing = not (folder / cfg.train).exists()
     for ending in dict.fromkeys(["", *(Path(name).suffix for name in names)]) if is_missing else ():
         fitting = [[name for name in names if re.search(f"{start}{re.escape(ending)}$", name)] for start in STARTS]
         if [*map(len, fitting)] == [1, 1, 1]:

@@ -109,7 +109,6 @@ def test_fingerprint_tells_words_tags_bounds_and_documents_apart(tiny_corpus: Co
         ({}, {"train": "."}, r"data\.train=NAME"),
         ({}, {"dev": None}, r"dev split.*data\.dev=null data\.dev_fraction=0\.1"),
         ({}, {"dev_fraction": 0.1}, r"dev\.conll.*data\.dev=null"),
-        ({}, {"train": None}, r"\btrain\b"),
         ({"test": "the O\n"}, {}, r"test\.conll: .*\bO\b"),
         ({"test": "a O\nAna B-PER\n", "dev": "a O\nAna B-PER\n"}, {}, r"dev and test .*dev\.conll, .*test\.conll"),
         ({}, {"test": "train.conll"}, r"train and test .*train\.conll"),
