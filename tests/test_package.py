@@ -34,37 +34,16 @@ print(config.layers.name)
 
 
 def test_an_installed_wheel_composes_a_config_anywhere(tmp_path: Path):
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "-q",
-        "-w",
-        str(tmp_path),
-        str(ROOT),
-    ]
-    subprocess.run(build, check=True)
+    pip = [sys.executable, "-m", "pip"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path), str(ROOT)]
+    subprocess.run([*pip, *build], check=True)
     wheel = next(tmp_path.glob("layer_probe-*.whl"))
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     scheme = {"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")}
     site = Path(sysconfig.get_path("purelib", "posix_prefix", vars=scheme))
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-        str(wheel),
-    ]
-    subprocess.run(install, check=True)
+    install = ["--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([*pip, *install], check=True)
     # Its dependencies are borrowed from this environment; the checkout's own .pth file is not followed from there.
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     code = COMPOSE.format(site=str(site))

@@ -117,13 +117,13 @@ def compared(tmp_path: Path) -> Path:
 
 
 def test_a_copy_of_a_record_is_named(compared: Path, tmp_path: Path, capsys):
-    labels = [row.label for row in build_rows(tmp_path)]
-    assert labels == ["best", "worse"]
+    shown = [(row.label, row.n) for row in build_rows(tmp_path)]
+    assert shown == [("best", 5), ("worse", 5)]
     file = next((tmp_path / "records").glob("last-seed1-*"))
     for name in (file.name.replace("seed1", "seed1copy"), f"{file.stem} (copy).json", f"a{file.name}.json"):
         copy = file.with_name(name)
         copy.write_bytes(file.read_bytes())
-        assert [row.label for row in build_rows(tmp_path)] == labels
+        assert [(row.label, row.n) for row in build_rows(tmp_path)] == shown
         assert dispatch(["table", str(tmp_path)]) == 1
         (told,) = capsys.readouterr().err.splitlines()
         assert told.startswith("probe: ")

@@ -81,12 +81,6 @@ def windows(vectors: np.ndarray, lengths: np.ndarray, window: int) -> np.ndarray
     return np.array(rows)
 
 
-def vectors_of(states: np.ndarray, candidate: Candidate) -> np.ndarray:
-    """What a probe would be given of the layers, as whole vectors."""
-    chosen = states[candidate.layers.indices]
-    return np.concatenate(chosen, 1) if candidate.layers.combine == "concat" else chosen.mean(0)
-
-
 CHOICES = [
     *(("concat", indices) for n in (1, 2, 3) for indices in itertools.combinations(range(6), n)),
     *(("mean", indices) for indices in [(0, 1), (0, 1, 2), (0, 3, 5), (2, 3, 4, 5), (2, 3)]),

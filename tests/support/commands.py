@@ -161,10 +161,6 @@ class Started:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def so_far(self) -> str:
-        """What it has printed to stdout until now. Only while it runs."""
-        return Path(self.files[0][1]).read_text()
-
     def communicate(self, timeout: float = DEADLINE_S) -> tuple[str, str]:
         """What it has printed, to stdout and to stderr, when it has ended. Raises TimeoutExpired if it does not."""
         self.process.join(timeout)

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.commands import Process, interpreter, workers_of
+from support.commands import Process, interpreter, wait_for, workers_of
 
 from probe.system.locks import FileLock
 
@@ -31,20 +30,13 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def wait_until(holds, seconds: float = 60) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return holds()
-
-
 def test_a_process_ends_with_its_parent_that_was_killed():
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         assert is_alive(child)
         parent.kill()
-        assert wait_until(lambda: not is_alive(child))
+        wait_for(lambda: not is_alive(child), 60, "the child's end")
 
 
 def living_workers_of(process: Process) -> list[int]:
@@ -70,13 +62,12 @@ def test_a_sweeps_workers_end_with_it_and_release_the_store_and_their_runs(
     logs = tmp_path / "out/logs"
 
     def is_training() -> bool:
-        assert process.poll() is None, process.communicate()
         try:
             return sum("epoch" in path.read_text() for path in logs.glob("*.running.txt")) == 2
         except FileNotFoundError:
             return False
 
-    assert wait_until(is_training, 240)
+    wait_for(is_training, 240, "two runs in training", process)
     (lock,) = (tmp_path / "cache").glob("*/.in-use")
     assert FileLock(lock, exclusive=True).busy
     assert len(living_workers_of(process)) == 2
@@ -84,7 +75,7 @@ def test_a_sweeps_workers_end_with_it_and_release_the_store_and_their_runs(
     _, errors = process.communicate(timeout=120)
     assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     assert ("probe: stopped" in errors) == (how != signal.SIGKILL)
-    assert wait_until(lambda: not living_workers_of(process))
+    wait_for(lambda: not living_workers_of(process), 60, "the workers' end")
     assert len(list(logs.glob("*.attempts.txt"))) == (2 if how == signal.SIGKILL else 0), "what counts as died"
     with FileLock(lock, exclusive=True) as hold:
         assert hold.held
