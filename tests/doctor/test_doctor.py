@@ -20,7 +20,14 @@ from probe.doctor.power import dev_line
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.settings import configs_of
+from probe.system import speed
 from probe.vectors.extraction import ensure_features
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measures shorter than for a user: what is measured is looked at, how well it is not."""
+    monkeypatch.setattr(speed, "MEASURE_S", 0.1)
 
 
 @pytest.fixture

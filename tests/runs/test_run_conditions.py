@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from support.inputs import data_config, encoder_config, features_config, run_config
 
-from probe.config import Config, LayersConfig, ProbeConfig, UserError
+from probe.conditions import conditions_of
+from probe.config import Config, LayersConfig, ProbeConfig, UserError, conf_dir
 from probe.probes import schedule
 from probe.runs.frame import Run
-from probe.runs.identity import RunIdentity
+from probe.runs.identity import RecordedCondition, RunIdentity
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.run import run
 from probe.settings import config_of
@@ -59,6 +60,16 @@ def compared_with(planned: Plan, identity: RunIdentity | None = None) -> tuple[s
     wanted = planned.expected
     line = Run(wanted.row, identity or wanted.identity, wanted.width, wanted.setting)
     return line.table, line.encoder
+
+
+def test_labels_show_all_conditions():
+    assert RecordedCondition(["random", "control"]).label == "random weights, control"
+
+
+def test_every_condition_with_a_preset_is_what_its_preset_chooses():
+    for file in (conf_dir() / "condition").glob("*.yaml"):
+        names = conditions_of(config_of([f"condition={file.stem}"]))
+        assert names == ([] if file.stem == "main" else [file.stem])
 
 
 def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
