@@ -212,8 +212,8 @@ def load_record(path: Path) -> RunRecord:
         raise refuse("its key is not the hash of its identity; it was changed")
     if not path.stem.endswith(f"-seed{record.seed}-{short(record.key)}"):  # its other files go by its name
         raise refuse("it is not named after the seed and key of its run")
-    for name in ("context", "subword"):
-        if name not in record.config.features:
+    for name in ("context", "subword"):  # of a source that reads words in their context
+        if name in record.features.identity and name not in record.config.features:
             raise refuse(f"config.features.{name} is missing")
     for name, value in {**record.config.probe, **record.identity.probe}.items():
         if (own := record.config.probe.get(name)) != value:

@@ -94,8 +94,7 @@ def load_screens(folder: Path) -> dict[str, ScreenRecord]:
             raise bad(f"schema {record.schema}, this version reads {SCHEMA}")
         if record.identity.key != record.key:
             raise bad("its key is not the hash of its identity; it was changed")
-        named = {**record.words, **record.identity.screen, **record.setting.features}
-        if left_out := {"train", "dev", "window", "samples", "context", "subword"} - named.keys():
+        if left_out := {"train", "dev", "window", "samples"} - {*record.words, *record.identity.screen}:
             raise bad(f"{min(left_out)} is missing")
         if record.identity.task not in TASKS:
             raise bad(f"identity.task: {record.identity.task!r} is none of {', '.join(TASKS)}")

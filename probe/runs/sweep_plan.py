@@ -115,8 +115,8 @@ def read_asked(folder: Path) -> Asked:
     refuse = damaged(folder / SWEEP, "Move it away and start the sweep again; records stay.")
     asked = load_json(folder / SWEEP, Asked, refuse) or Asked([])
     for run in asked.runs:
-        if run.setting.probe != run.identity.probe or not {"context", "subword"} <= run.setting.features.keys():
-            raise refuse(f"the settings of {run.label} lack some, or are not those of its identity")
+        if run.setting.probe != run.identity.probe:
+            raise refuse(f"the settings of {run.label} are not those of its identity")
     if changed := next((run for run in asked.runs if run.key != run.identity.key), None):
         raise refuse(f"the key of {changed.label} is not the hash of its identity")
     return asked

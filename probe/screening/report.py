@@ -14,6 +14,7 @@ from probe.format import format_count, format_layers, percent, pluralize, with_e
 from probe.runs.screens import ScreenRecord
 from probe.screening.ranking import jackknife, rank, selection_bias
 from probe.tables.formats import TextTable
+from probe.tables.notes import how_read
 
 Screens = Mapping[str, ScreenRecord]  # by encoder, see `load_screens`
 SHOWN = 3  # of each width; of several encoders, the best of each
@@ -108,10 +109,9 @@ def caption(screens: Screens) -> str:
     setting, units, screen = record.setting, record.words, record.identity.screen
     task = TASKS[record.identity.task]
     window = f"a window ({screen['window']} to each side)" if task.is_per_word else f"a {task.unit}"
+    made_on = [setting.data, " and ".join(screens), *how_read(setting.features)]
     return (
-        f"{setting.data}, {' and '.join(screens)}, {setting.features['context']} context, "
-        f"{setting.features['subword']} piece. A screen: nothing is trained. A linear readout of "
-        f"{window}, fitted to {pluralize(units['train'], task.unit)} of train; {task.headline.title} on "
-        f"{pluralize(units['dev'], task.unit)} of dev in percent, mean ± standard error over {screen['samples']} "
-        "samples."
+        f"{', '.join(made_on)}. A screen: nothing is trained. A linear readout of {window}, fitted to "
+        f"{pluralize(units['train'], task.unit)} of train; {task.headline.title} on {pluralize(units['dev'], task.unit)} of dev "
+        f"in percent, mean ± standard error over {screen['samples']} samples."
     )

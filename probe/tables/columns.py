@@ -130,7 +130,7 @@ COLUMNS: dict[str, Column] = dict(
             align_left=True,
             **DEFAULT,
         ),
-        _column("context", "context", lambda row: row.setting.features["context"]),
+        _column("context", "context", lambda row: row.setting.features.get("context")),
         _column("probe", "probe", lambda row: describe_probe(row.setting.probe), align_left=True),
         _column("row", "row", lambda row: row.name, align_left=True, **DEFAULT),
         _column("condition", "condition", lambda row: row.condition, align_left=True, **DEFAULT),

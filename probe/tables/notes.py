@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from probe.conditions import CONDITIONS, MAIN
 from probe.config import LINEAR
@@ -33,12 +34,17 @@ def main_row(rows: Sequence[Row]) -> Row:
 def setting_of(rows: Sequence[Row]) -> str:
     """Says on which text and features, and with which probe, the rows of one table were made."""
     first = main_row(rows)
-    features = first.setting.features
     encoders = list(dict.fromkeys(row.encoder or short_name(row.setting.encoder) for row in rows))
-    read = [f"{features['context']} context", f"{features['subword']} piece"]
-    if "sentence" in features:
-        read = [f"whole texts, features.sentence={features['sentence']}"]
+    read = how_read(first.setting.features)
     return ", ".join([first.setting.data, " and ".join(encoders), *read, describe_probe(first.setting.probe)])
+
+
+def how_read(features: Mapping[str, Any]) -> list[str]:
+    """Says how words or texts were read, by the recorded settings of `features`; nothing where none says so."""
+    if "sentence" in features:
+        return [f"whole texts, features.sentence={features['sentence']}"]
+    units = {"context": "context", "subword": "piece"}
+    return [f"{features[name]} {unit}" for name, unit in units.items() if name in features]
 
 
 def heading(rows: Sequence[Row]) -> str:

@@ -200,7 +200,8 @@ def _with_table_settings(table: Sequence[Row], tables: Sequence[Sequence[Row]]) 
 def _compared(run: Run) -> dict[str, Any]:
     """Gives the settings in `Run.compared` the names that are typed."""
     corpus, *_, version, read, probe = run.compared
-    named = {f"features.{name}": value for name, value in zip(READ, read, strict=False)}  # the last is optional
+    names = [name for name in READ if name in run.setting.features]
+    named = {f"features.{name}": value for name, value in zip(names, read, strict=True)}
     return {"text": corpus[:6], "version": version, **named, **{f"probe.{name}": probe[name] for name in probe}}
 
 

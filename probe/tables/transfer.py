@@ -100,7 +100,7 @@ def table_names(rows: Sequence[Row]) -> list[str]:
         (
             row.setting.data,
             short_name(row.setting.encoder),
-            str(row.setting.features["context"]),
+            str(row.setting.features.get("context", "")),
             describe_probe(row.setting.probe),
             ", ".join(setting.removeprefix("probe.") for setting in row.differs_in),
         )

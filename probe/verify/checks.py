@@ -126,7 +126,8 @@ def _written_twice(record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     yield "encoder.num_layers", encoder.num_layers, config.encoder["num_layers"] or encoder.num_layers
     read = {**features.identity, **features.identity.get("window", {})}  # whole texts have no windows
     for name in ("context", "subword", "stride", "precision", "dtype"):
-        yield f"config.features.{name}", config.features[name], read.get(name, config.features[name])
+        setting = config.features.get(name)  # a source has those that it reads
+        yield f"config.features.{name}", setting, read.get(name, setting)
     if scores := [epoch.dev for epoch in record.curve]:
         yield "best_epoch", record.best_epoch, 1 + scores.index(max(scores))
         yield "scores.dev, as in curve", round(record.scores.dev.headline, 9), round(max(scores), 9)
