@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import json
 import os
 import re
 import shlex
@@ -28,10 +27,10 @@ from probe.config import (
     unknown_setting,
     unknown_word,
 )
-from probe.encoders.checkpoint import local_folder
 from probe.format import hydra_quoted, reason_of
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.slurm import LAUNCHER
+from probe.vectors.sources import source_kind
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -221,25 +220,13 @@ def _num_layers(job: Sequence[Override]) -> int:
     """
     encoder = _config(job).encoder
     typed: list[Any] = [override.value() for override in job if _name(override) == "encoder.num_layers"]
-    number: int | None = typed[0] if typed else encoder.num_layers or _layers_in_folder(encoder.path)
+    number: int | None = typed[0] if typed else encoder.num_layers or source_kind(encoder).num_layers(encoder)
     if number is None:
-        if encoder.path is not None:
-            local_folder(encoder.path)  # refuses what is no encoder's folder
         raise UserError(
             f"This sweep counts the layers of its encoder, and those of {encoder.path or encoder.name} are not known. "
             "Type encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
         )
     return number
-
-
-def _layers_in_folder(path: str | None) -> int | None:
-    """Returns the number of layers that an encoder's folder states; None where it does not."""
-    try:
-        config = json.loads((Path(path or "").expanduser() / "config.json").read_text(encoding="utf-8"))
-        found = (config.get(name) for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
-        return next((number for number in found if isinstance(number, int)), None)
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None
 
 
 def _is_preset(override: Override) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.data.warnings import WARNING
+from probe.encoders.checkpoint import Encoder
 from probe.format import duration, first_few, pluralize
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
@@ -103,8 +104,10 @@ def extraction_s(planned: Plan, device: str) -> float:
     from probe.encoders.encoder import load_model
     from probe.vectors.words import Text, batches, pieces_at_once, states_of
 
-    torch.set_num_threads(num_cores())
     encoder, store = planned.encoder, planned.store
+    if not isinstance(encoder, Encoder):
+        return 0.0  # vectors that are there are only copied
+    torch.set_num_threads(num_cores())
     missing = store.missing()
     features = replace(planned.cfg.features, layers=list(store.layers))
     texts = {name: Text(planned.text, name, encoder, features) for name in planned.text.splits}

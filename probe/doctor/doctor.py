@@ -19,7 +19,7 @@ from probe.data.corpus import load_corpus
 from probe.data.warnings import WARNING
 from probe.doctor.cost import cost_lines
 from probe.doctor.power import dev_line, power_lines
-from probe.encoders.checkpoint import open_encoder
+from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import load_model, notes_on
 from probe.format import escape_invisible, first_few, pluralize
 from probe.runs.plan import one_per_encoder
@@ -28,6 +28,7 @@ from probe.system.files import short, why_not_writable
 from probe.system.grouping import group_by
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware
+from probe.vectors.sources import open_source
 
 FIRST_WORDS = 12
 MOST_KINDS = 20
@@ -118,14 +119,18 @@ def _first_words(words: Sequence[str]) -> str:
 
 
 def _encoder(cfg: Config) -> list[str]:
-    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+    encoder = open_source(cfg.encoder, Path(cfg.features.cache_dir))
+    origin = f"{encoder.name}, from {encoder.source}"
+    layers = f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide"
+    if not isinstance(encoder, Encoder):
+        return [origin, layers]
     model = load_model(encoder, "cpu", final_norm=cfg.features.final_norm)  # refuses weights that do not fit
     at = f" at {encoder.commit[:10]}" if encoder.commit else ""
     drawn = encoder.fingerprint.get("random")
     weights = f"random weights ({drawn})" if drawn else f"weights {short(encoder.fingerprint['weights'])}"
     return [
-        f"{encoder.name}, from {encoder.source}{at}; {weights}",
-        f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide; {encoder.limit} pieces at once",
+        f"{origin}{at}; {weights}",
+        f"{layers}; {encoder.limit} pieces at once",
         *(f"note: {note}" for note in notes_on(encoder, model, cfg.features.subword)),
     ]
 

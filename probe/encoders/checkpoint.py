@@ -1,6 +1,6 @@
-"""Finds an encoder's files and computes its identity.
+"""Finds the files of an encoder that reads text, and computes its identity.
 
-An encoder is a folder: a local one, that of a pip package, or a snapshot of the Hub. Its identity is the content of
+It is a folder: a local one, that of a pip package, or a snapshot of the Hub. Its identity is the content of
 that folder, so the same weights under another name or path share features. This module loads no weights; the number of
 layers and of positions is known without them.
 """
@@ -15,10 +15,11 @@ import re
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from probe.config import EncoderConfig, UserError
+from probe.config import EncoderConfig, FeaturesConfig, UserError
 from probe.encoders.pieces import Special, check_words, special_pieces
+from probe.encoders.pooling import most_pieces, pooling_of
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
 from probe.format import first_few
 from probe.system import hub
@@ -47,8 +48,13 @@ POSITIONS = re.compile(r"(embed_)?pos(ition)?s?(_?emb\w*)?|wpe")  # what transfo
 
 @dataclass
 class Encoder:
-    """Describes an encoder whose files are found and whose weights are not yet loaded."""
+    """Describes an encoder that reads text. Its files are found, and its weights are not yet loaded.
 
+    kind, settings: see `vectors.store.Source`, which says what a store needs of it.
+    """
+
+    kind: ClassVar = "text"
+    settings: ClassVar = tuple("context subword stride precision dtype final_norm sentence batch_pieces".split())
     name: str
     folder: Path
     source: str  # how it was found, for messages and records
@@ -93,6 +99,28 @@ class Encoder:
     def max_text_pieces(self) -> int:
         """Returns the largest number of pieces of text in one window, without special pieces."""
         return self.limit - self.special.count
+
+    def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
+        """Returns what of the settings changes vectors of words, or of whole texts. Raises UserError.
+
+        texts: how whole texts are read. pooling: mean, max, cls, first or last. normalized: whether vectors get length
+        1. pieces: read of a text at most, special ones included.
+        """
+        read: dict[str, Any]
+        if is_per_word:
+            pooling, remedy = cfg.subword, ""
+            read = {"context": cfg.context, "window": {"pieces": self.limit, "stride": cfg.stride}, "subword": pooling}
+        elif cfg.context == "document":
+            raise UserError("features.context=document is for words: a text with one label is read by itself. Omit it.")
+        else:
+            is_own = cfg.sentence == "model"
+            pooling, normalized = pooling_of(self.folder) if is_own else (cfg.sentence, False)
+            remedy, most = " Type features.sentence=mean.", most_pieces(self.folder, self.limit)
+            read = {"texts": {"pooling": pooling, "normalized": normalized, "pieces": most}}
+        if pooling == "cls" and not self.special.prefix:
+            raise UserError(f"{self.name} puts no special piece before a text, so it has no cls.{remedy}")
+        norm = {} if cfg.final_norm == "last" else {"final_norm": cfg.final_norm}
+        return read | {"precision": cfg.precision, "dtype": cfg.dtype} | norm
 
 
 def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
@@ -259,6 +287,22 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
     folder = _hub_snapshot(repo)
     unanswered = ", from its cache, as the Hub did not answer" if repo in hub.from_cache else ""
     return folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo)
+
+
+def stated_layers(cfg: EncoderConfig) -> int | None:
+    """Returns the number of layers that a local encoder's config.json states; None where it is not known.
+
+    Raises UserError for a folder that is no encoder's.
+    """
+    if cfg.path is None:
+        return None
+    file = local_folder(cfg.path) / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        stated = (config.get(name) for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
+        return next((number for number in stated if isinstance(number, int)), None)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
 
 
 def local_folder(path: str) -> Path:

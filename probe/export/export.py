@@ -252,7 +252,7 @@ def _write_vectors(path: Path, vectors: Vectors, shards: Sequence[Shard], advanc
 def _about(planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
     """Returns the content of export.json: the export's identity, the names, and the versions that wrote it."""
     corpus, encoder, selection = planned.corpus, planned.encoder, planned.selection
-    settings = settings_of(planned.cfg)
+    settings = settings_of(planned.cfg, encoder)
     identity = {
         "layout": LAYOUT,
         "corpus": planned.identity.corpus,

@@ -26,7 +26,7 @@ from transformers.pipelines.token_classification import AggregationStrategy
 
 from probe.config import Config, UserError
 from probe.data.running_text import split_text
-from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import cut_config, hidden_states, load_model, trial_texts
 from probe.encoders.pieces import cut
 from probe.export.export import new_folder, write_sentences
@@ -45,6 +45,7 @@ from probe.tables.row import Row
 from probe.tables.rows import build_rows
 from probe.tag.io import read_untagged
 from probe.tag.tagging import TrainedRow
+from probe.vectors.sources import open_source, text_encoder
 
 EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
 SPEED_TEXTS, SPEED_TIMES = 32, 6
@@ -82,7 +83,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
     """
     row = next((row for row in build_rows(file.parent.parent) if file in row.records), None)  # for the card
     tagger, normalization = load_probe(file, record)
-    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+    encoder = text_encoder(open_source(cfg.encoder, Path(cfg.features.cache_dir)))
     if encoder.fingerprint != record.encoder.fingerprint:
         raise UserError(f"{encoder.folder} is not the encoder of the record. To say where that is: encoder.path=DIR.")
     deepest = max(record.layers.indices)
@@ -97,7 +98,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         for path in (file, weights_path(file)):
             (part / path.parent.name).mkdir()
             shutil.copyfile(path, part / path.parent.name / path.name)
-        made = open_encoder(of_export(cfg, part).encoder, Path(cfg.features.cache_dir))
+        made = text_encoder(open_source(of_export(cfg, part).encoder, Path(cfg.features.cache_dir)))
         again = load_model(made, "cpu", final_norm=cfg.features.final_norm)
         if not _are_equal(hidden_states(again, *texts), measured):
             raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")
@@ -174,7 +175,7 @@ def _with_classifier(
     """
     per_word = normalization is not None and normalization.per_word
     is_plain = record.task.is_per_word and len(record.layers.indices) == 1 and not (tagger.is_mix or per_word)
-    if not is_plain or tagger.lstm is not None or record.config.features["subword"] != "first":
+    if not is_plain or tagger.lstm is not None or record.config.features.get("subword") != "first":
         return None
     config = copy.deepcopy(smaller.config)
     config.id2label = dict(enumerate(tagger.labels))

@@ -37,6 +37,7 @@ from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
 from probe.system.machine import resolve_device, to_device
 from probe.system.provenance import hardware, versions
+from probe.vectors.sources import text_encoder
 from probe.vectors.words import Text, Window, kept_pieces, pool, to_tensors
 
 WEIGHT_DECAY = 0.01
@@ -250,7 +251,7 @@ def _is_whole(file: Path) -> bool:
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     """Fine-tunes the encoder with a linear layer; no features are read or written."""
-    cfg, encoder, splits = inputs.cfg, inputs.encoder, inputs.corpus.splits
+    cfg, encoder, splits = inputs.cfg, text_encoder(inputs.encoder), inputs.corpus.splits
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     make_deterministic(device)

@@ -11,12 +11,11 @@ if TYPE_CHECKING:
 
     from probe.config import Config
     from probe.data.corpus import Corpus
-    from probe.encoders.checkpoint import Encoder
     from probe.probes.schedule import Outcome
     from probe.probes.selection import Selection
     from probe.scoring.tags import Tags
     from probe.system.provenance import Hardware
-    from probe.vectors.store import FeatureStore
+    from probe.vectors.store import FeatureStore, Source
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class FitInputs:
     cfg: Config
     text: Corpus
     corpus: Corpus
-    encoder: Encoder
+    encoder: Source
     selection: Selection
     store: FeatureStore
     label: str

@@ -13,7 +13,6 @@ from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks import task_of
-from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.format import encoder_labels
 from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
@@ -21,11 +20,12 @@ from probe.probes.schedule import Schedule
 from probe.probes.selection import Selection, select
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
 from probe.runs.outputs import unfinished_path, weights_path
-from probe.runs.records import UNRECORDED, Settings, load_record, record_path
+from probe.runs.records import Settings, load_record, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.files import key_of, to_jsonable
 from probe.system.grouping import group_by
-from probe.vectors.store import FeatureStore, stored_layers
+from probe.vectors.sources import open_source
+from probe.vectors.store import FeatureStore, Source, stored_layers
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
 
@@ -62,7 +62,7 @@ class Plan(FitInputs):
     @property
     def expected(self) -> RequestedRun:
         """Returns the run as a sweep asks for it."""
-        settings = settings_of(self.cfg)
+        settings = settings_of(self.cfg, self.encoder)
         setting = Setting(self.corpus.name, self.encoder.name, settings.features, settings.probe, self.cfg.data.order)
         return RequestedRun(self.identity.key, self.selection.name, self.identity, self.selection.width, setting)
 
@@ -105,7 +105,7 @@ class Inputs(NamedTuple):
     """Holds what runs share: the text with its own tags, the encoder, and the store of its features."""
 
     corpus: Corpus
-    encoder: Encoder
+    encoder: Source
     store: FeatureStore
 
 
@@ -135,7 +135,7 @@ _corpus = functools.lru_cache(maxsize=8)(load_corpus)
 
 @functools.lru_cache(maxsize=8)
 def _inputs(data: DataConfig, of_encoder: EncoderConfig, features: FeaturesConfig) -> Inputs:
-    text, encoder = _corpus(data), open_encoder(of_encoder, Path(features.cache_dir))
+    text, encoder = _corpus(data), open_source(of_encoder, Path(features.cache_dir))
     return Inputs(text, encoder, FeatureStore.of(text, encoder, features))
 
 
@@ -150,7 +150,7 @@ def forget_inputs() -> None:
         cached.cache_clear()
 
 
-def refuse_unstored(cfg: Config, selection: Selection, encoder: Encoder) -> None:
+def refuse_unstored(cfg: Config, selection: Selection, encoder: Source) -> None:
     """Raises UserError where a run wants layers that `features.layers` leaves out."""
     stored = stored_layers(cfg.features, encoder.num_layers)
     if left_out := set(selection.indices) - set(stored):
@@ -177,12 +177,15 @@ def prepare_results(results_dir: Path) -> None:
             ) from None
 
 
-def settings_of(cfg: Config) -> Settings:
-    """Returns the config without what changes no run: folders, what is stored, runs at once, race, screen, margin."""
+def settings_of(cfg: Config, encoder: Source) -> Settings:
+    """Returns the config without what changes no run: folders, runs at once, race, screen, margin.
+
+    Of `features` it has the settings that this encoder reads.
+    """
     config = asdict(cfg) | {"layers": to_jsonable(cfg.layers), "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
     unread = ["sentence"] * task_of(cfg.data).is_per_word + ["final_norm"] * (cfg.features.final_norm == "last")
-    for name in (*UNRECORDED, *unread):
-        del config["features"][name]
+    features = config["features"].items()
+    config["features"] = {name: value for name, value in features if name in encoder.settings and name not in unread}
     return Settings(**config)

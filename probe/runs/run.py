@@ -119,7 +119,7 @@ def _record(
         key=planned.identity.key,
         identity=planned.identity,
         row=selection.name,
-        config=settings_of(planned.cfg),
+        config=settings_of(planned.cfg, encoder),
         data=RecordedData(corpus.name, corpus.task.name, CorpusCounts(**corpus.counts()), **corpus.about),
         encoder=RecordedEncoder(
             encoder.name,

@@ -77,7 +77,7 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
     from probe.vectors.extraction import ensure_features
 
     inputs = inputs_of(cfg)
-    identity, settings = screen_identity(inputs, cfg), settings_of(cfg)
+    identity, settings = screen_identity(inputs, cfg), settings_of(cfg, inputs.encoder)
     software = provenance(command)  # of the code as it was loaded
     device = resolve_device(cfg.device)
     for note in inputs.corpus.notes:

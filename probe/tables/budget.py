@@ -113,10 +113,10 @@ def speed_at(cfg: Config, depth: int, corpus: Corpus) -> Speed:
     """
     import torch
 
-    from probe.encoders.checkpoint import open_encoder
+    from probe.vectors.sources import open_source, text_encoder
 
     folder, device, cores = Path(cfg.features.cache_dir), resolve_device(cfg.device), num_cores()
-    encoder = open_encoder(cfg.encoder, folder)
+    encoder = text_encoder(open_source(cfg.encoder, folder))
     machine = f"{hardware(device, cores).device_name}, {torch.get_num_threads()} threads, {cfg.features.precision}"
     key = f"{encoder.fingerprint.get('weights')} layer {depth} on {machine}"
     known: dict[str, Any] = {}

@@ -14,7 +14,7 @@ import torch
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.encoders.checkpoint import Encoder, open_encoder, refuse_changed
+from probe.encoders.checkpoint import Encoder, refuse_changed
 from probe.encoders.encoder import load_model
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, mix
@@ -28,6 +28,7 @@ from probe.runs.weights import load_probe
 from probe.scoring.tags import Tags
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import ensure_features, report_encoder
+from probe.vectors.sources import open_source, text_encoder
 
 
 class TrainedRow:
@@ -47,7 +48,7 @@ class TrainedRow:
     @cached_property
     def encoder(self) -> Encoder:
         """Raises UserError if it is not the encoder of the record, or of the export that the record lies in."""
-        encoder = open_encoder(self.cfg.encoder, Path(self.cfg.features.cache_dir))
+        encoder = text_encoder(open_source(self.cfg.encoder, Path(self.cfg.features.cache_dir)))
         exported = read_exported(self.file.parent.parent)
         if encoder.fingerprint != (exported.fingerprint if exported else self.record.encoder.fingerprint):
             raise UserError(

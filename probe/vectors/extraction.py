@@ -14,6 +14,7 @@ B windows in a batch, P pieces, W words, H hidden size.
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 import time
@@ -37,7 +38,8 @@ from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar
-from probe.vectors.store import FeatureStore, Shard, read_manifest, stored_layers
+from probe.vectors.sources import SOURCES
+from probe.vectors.store import FeatureStore, Shard, Source, read_manifest, stored_layers
 from probe.vectors.words import Text, batches, pieces_at_once, states_of
 
 # Writer threads. At most this many shards are unwritten when the next computation starts, which bounds memory. On a
@@ -51,30 +53,25 @@ TOGETHER = {"cpu": 1, "cuda": 4}
 
 def ensure_features(
     corpus: Corpus,
-    encoder: Encoder,
+    source: Source,
     cfg: FeaturesConfig,
     device: str,
     model: torch.nn.Module | None = None,
     store: FeatureStore | None = None,
 ) -> FeatureStore:
-    """Returns a complete store of this corpus and encoder, after extracting missing shards.
+    """Returns a complete store of this corpus and source, after computing missing shards.
 
-    model: the encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed. store:
+    model: an encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed. store:
     theirs, if it was opened before; None: it is opened, for which all words are hashed.
     """
-    store = store or FeatureStore.of(corpus, encoder, cfg)
+    store = store or FeatureStore.of(corpus, source, cfg)
     store.hold()
     missing = store.missing()
     if missing or read_manifest(store.directory) is None:
         store.prepare(missing)
-        texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
-        report_empty_words(corpus, texts)
-        if missing:  # of a finished store, they were damaged
-            fill(store, missing, texts, encoder, cfg, device, model)
-            if device == "cuda":
-                torch.cuda.empty_cache()  # the encoder's memory is for the probes now
-        about = {"encoder": encoder.name, "data": corpus.name}
-        store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
+        filling = importlib.import_module(SOURCES[source.kind].filled_by)
+        without_pieces = filling.fill(store, missing, corpus, source, cfg, device, model)
+        store.write_manifest({"encoder": source.name, "data": corpus.name}, without_pieces)
     store.tidy()
     return store
 
@@ -101,11 +98,33 @@ def report_encoder(encoder: Encoder, model: torch.nn.Module, cfg: FeaturesConfig
 def fill(
     store: FeatureStore,
     missing: list[Shard],
-    texts: dict[str, Text],
+    corpus: Corpus,
     encoder: Encoder,
     cfg: FeaturesConfig,
     device: str,
     model: torch.nn.Module | None = None,
+) -> dict[str, int]:
+    """Computes missing shards, and waits for those that other processes compute. model: see `ensure_features`.
+
+    Returns how many words of each split have no piece.
+    """
+    texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
+    report_empty_words(corpus, texts)
+    if missing:  # of a finished store, they were damaged
+        extract_shards(store, missing, texts, encoder, cfg, device, model)
+        if device == "cuda":
+            torch.cuda.empty_cache()  # the encoder's memory is for the probes now
+    return {name: len(text.pieces.empty) for name, text in texts.items()}
+
+
+def extract_shards(
+    store: FeatureStore,
+    missing: list[Shard],
+    texts: dict[str, Text],
+    encoder: Encoder,
+    cfg: FeaturesConfig,
+    device: str,
+    model: torch.nn.Module | None,
 ) -> None:
     """Extracts the missing shards that no other process computes."""
     torch.set_num_threads(num_cores())

@@ -26,17 +26,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import xxhash
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder
 from probe.system.files import DAY_S, canonical, key_of, read_regular, why_not_writable, write_json, written_whole
 from probe.system.locks import FileLock
-from probe.vectors.texts import reading_of
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +83,37 @@ class Shard(NamedTuple):
     last: int
 
 
-def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> dict[str, Any]:
+class Source(Protocol):
+    """Says what a store needs of what fills it. An encoder that reads text is one kind.
+
+    kind: its name in `sources.SOURCES`. settings: those of `features` that it reads. name, source: what it is called,
+    and how it was found. fingerprint: its content. commit: of the Hub. pretrained: of random weights, the fingerprint
+    of the trained ones, if there are any. lower_cases: whether words that differ in case alone are the same to it.
+    """
+
+    kind: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]]
+    name: str
+    source: str
+    fingerprint: dict[str, str]
+    commit: str | None
+    pretrained: dict[str, str] | None
+
+    @property
+    def num_layers(self) -> int:
+        """Returns L; there are L + 1 layers with that of the embeddings."""
+
+    @property
+    def hidden_size(self) -> int: ...
+
+    @property
+    def lower_cases(self) -> bool: ...
+
+    def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
+        """Returns what of the settings changes its vectors of words, or of whole texts. Raises UserError."""
+
+
+def feature_identity(corpus: Corpus, source: Source, cfg: FeaturesConfig) -> dict[str, Any]:
     """Returns everything that can change a stored vector, and nothing else.
 
     Omitted, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
@@ -93,25 +121,9 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
     own); which layers are stored and which a run reads (a layer's vectors have the same bits with any others); names
     and paths (only content counts).
     """
-    document = cfg.context == "document"
-    if corpus.task.is_per_word:
-        if cfg.subword == "cls" and not encoder.special.prefix:
-            raise UserError(f"{encoder.name} puts no special piece before a text, so it has no cls.")
-        window: dict[str, Any] = {"pieces": encoder.limit, "stride": cfg.stride}
-        read = {"context": cfg.context, "window": window, "subword": cfg.subword}
-    else:
-        if document:
-            raise UserError("features.context=document is for words: a text with one label is read by itself. Omit it.")
-        read = {"texts": reading_of(encoder, cfg.sentence)}
-    identity = {
-        "format": FORMAT,
-        "encoder": encoder.fingerprint,
-        "text": corpus.text_fingerprint(with_documents=document),
-        **read,
-        "precision": cfg.precision,
-        "dtype": cfg.dtype,
-    }
-    return identity if cfg.final_norm == "last" else identity | {"final_norm": cfg.final_norm}
+    reading = source.reading(corpus.task.is_per_word, cfg)
+    text = corpus.text_fingerprint(with_documents=reading.get("context") == "document")
+    return {"format": FORMAT, "encoder": source.fingerprint, "text": text, **reading}
 
 
 def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:
@@ -157,12 +169,8 @@ def _some(layers: Sequence[int], num_layers: int) -> dict[str, list[int]]:
     return {} if len(layers) == num_layers + 1 else {"layers": list(layers)}
 
 
-def cut_shards(split: str, sentence_lengths: Sequence[int], size: int = 0) -> list[Shard]:
-    """Cuts a split into shards of whole sentences, `size` words or a few more; cuts only a longer sentence.
-
-    size: 0 is WORDS_IN_SHARD.
-    """
-    size = size or WORDS_IN_SHARD
+def cut_shards(split: str, sentence_lengths: Sequence[int], size: int) -> list[Shard]:
+    """Cuts a split into shards of whole sentences, `size` words or a few more; cuts only a longer sentence."""
     ends = bounds(sentence_lengths)[1:].tolist()
     shards: list[Shard] = []
     first = 0
@@ -195,17 +203,17 @@ class FeatureStore:
     base: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> FeatureStore:
-        identity, layers = feature_identity(corpus, encoder, cfg), stored_layers(cfg, encoder.num_layers)
-        key = key_of(identity | _some(layers, encoder.num_layers))
+    def of(cls, corpus: Corpus, source: Source, cfg: FeaturesConfig) -> FeatureStore:
+        identity, layers = feature_identity(corpus, source, cfg), stored_layers(cfg, source.num_layers)
+        key = key_of(identity | _some(layers, source.num_layers))
+        is_per_word = corpus.task.is_per_word
+        in_shard = WORDS_IN_SHARD if is_per_word else TEXTS_IN_SHARD
         shards = {
-            name: cut_shards(name, split.lengths)
-            if corpus.task.is_per_word
-            else cut_shards(name, [1] * len(split.words), TEXTS_IN_SHARD)
+            name: cut_shards(name, split.lengths if is_per_word else [1] * len(split.words), in_shard)
             for name, split in corpus.splits.items()
         }
-        size = encoder.num_layers, encoder.hidden_size
-        base = {**identity, "encoder": encoder.pretrained} if encoder.pretrained else None
+        size = source.num_layers, source.hidden_size
+        base = {**identity, "encoder": source.pretrained} if source.pretrained else None
         return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers, base)
 
     @property

@@ -7,7 +7,6 @@ rest of the extraction a text is a word with many pieces.
 
 from __future__ import annotations
 
-import json
 import sys
 from array import array
 from dataclasses import replace
@@ -19,60 +18,8 @@ from probe.config import UserError
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.pieces import Pieces, Special
-from probe.system.files import read_regular
 
 AT_ONCE = 256  # texts that the tokenizer gets together
-MODEL = "model"  # value of features.sentence: as the folder's own pooling says
-POOLINGS = {  # of sentence-transformers, by our names
-    "mean": ("mean", "pooling_mode_mean_tokens"),
-    "max": ("max", "pooling_mode_max_tokens"),
-    "cls": ("cls", "pooling_mode_cls_token"),
-    "last": ("lasttoken", "pooling_mode_lasttoken"),
-}
-
-
-def reading_of(encoder: Encoder, how: str) -> dict[str, Any]:
-    """Returns how texts become vectors, for the identity of their features. how: a value of features.sentence.
-
-    pooling: mean, max, cls, first or last. normalized: whether vectors get length 1. pieces: read of a text at most,
-    special ones included: what the encoder takes, or less if its folder says so, as sentence-transformers does. Raises
-    UserError for a folder whose pooling is not known, and for an encoder without a special piece in front.
-    """
-    pooling, normalized = how, False
-    if how == MODEL:
-        modules = {module["type"].rpartition(".")[2]: module["path"] for module in _json(encoder, "modules.json")}
-        if "Pooling" not in modules or set(modules) - {"Transformer", "Pooling", "Normalize"}:
-            known = f"has the modules {', '.join(modules)}" if modules else "has no modules.json"
-            raise UserError(
-                f"features.sentence=model: {encoder.folder} {known}; Transformer, Pooling and maybe Normalize are "
-                "needed. Type features.sentence=mean, max, cls, first or last."
-            )
-        content = dict(_json(encoder, f"{modules['Pooling']}/config.json"))
-        chosen = [
-            name for name, keys in POOLINGS.items() if content.get("pooling_mode") == keys[0] or content.get(keys[1])
-        ]
-        others = [key for key, value in content.items() if key.startswith("pooling_mode_") and value is True]
-        if len(chosen) != 1 or len(others) > 1:
-            raise UserError(
-                f"features.sentence=model: {encoder.folder} pools by {others or content.get('pooling_mode')}; one of "
-                f"{', '.join(POOLINGS)} is needed. Type features.sentence=NAME."
-            )
-        pooling, normalized = chosen[0], "Normalize" in modules
-    if pooling == "cls" and not encoder.special.prefix:
-        raise UserError(
-            f"{encoder.name} puts no special piece before a text, so it has no cls. Type features.sentence=mean."
-        )
-    most = dict(_json(encoder, "sentence_bert_config.json")).get("max_seq_length") or encoder.limit
-    return {"pooling": pooling, "normalized": normalized, "pieces": min(encoder.limit, int(most))}
-
-
-def _json(encoder: Encoder, name: str) -> Any:
-    """Returns the content of a file of the encoder's folder; an empty list if there is none."""
-    file = encoder.folder / name
-    try:
-        return json.loads(read_regular(file)) if file.exists() else []
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}.") from None
 
 
 def cut_texts(split: Split, encoder: Encoder, most: int) -> tuple[Pieces, Encoder]:

@@ -24,7 +24,7 @@ from probe.encoders.encoder import check_states, hidden_states
 from probe.encoders.pieces import Pieces, cut_split
 from probe.system.machine import to_device
 from probe.vectors.store import Shard, bounds, stored_layers
-from probe.vectors.texts import cut_texts, reading_of
+from probe.vectors.texts import cut_texts
 
 # What starting a forward pass costs, in pieces. CPU: measured with a small encoder, 8 ms at 7,400 pieces per second.
 # GPU: measured with BERT-base on an H200, 14 ms of launches at 140,000 pieces per second in float32.
@@ -111,7 +111,7 @@ class Text:
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
         self.encoder, self.cfg, self.normalized = encoder, cfg, False
         if not corpus.task.is_per_word:
-            reading = reading_of(encoder, cfg.sentence)
+            reading = encoder.reading(corpus.task.is_per_word, cfg)["texts"]
             self.pieces, self.encoder = cut_texts(corpus.splits[split], encoder, reading["pieces"])
             self.cfg, self.normalized = replace(cfg, subword=reading["pooling"]), reading["normalized"]
             first = np.arange(len(self.pieces.word), dtype=np.int32)

@@ -29,6 +29,7 @@ from probe.runs.plan import inputs_of, plan
 from probe.runs.run import extract
 from probe.runs.screens import load_screens
 from probe.settings import config_of
+from probe.vectors.sources import text_encoder
 
 
 def screened(overrides: list[str]) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def transformer_ranker(overrides: list[str]) -> dict[str, Any]:
     }
     clock = time.perf_counter()
     ranker = TransformerRanker(DatasetDict(train=Dataset.from_dict(rows)), dataset_downsample=1.0)
-    result = ranker.run([str(inputs.encoder.folder)], batch_size=32)
+    result = ranker.run([str(text_encoder(inputs.encoder).folder)], batch_size=32)
     print(result)
     return {"transformer_ranker_seconds": round(time.perf_counter() - clock, 1)}
 

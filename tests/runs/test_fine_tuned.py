@@ -33,6 +33,7 @@ from probe.tables.formats import render, write_tables
 from probe.tables.recommendation import recommend
 from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
+from probe.vectors.sources import text_encoder
 from probe.vectors.words import Text
 from probe.verify.checks import check_files
 from probe.verify.reruns import rerun
@@ -104,7 +105,7 @@ def test_predictions_and_dev_loss_are_those_of_transformers(make: Make, monkeypa
     cfg = make(*TUNED, "probe.precision=float32")  # as the reference is; by itself it is bfloat16 where the CPU has it
     record, planned = run(cfg, quiet), plan(cfg)
     (tuned,) = kept
-    tokenizer, model = planned.encoder.tokenizer, tuned.model.eval()
+    tokenizer, model = text_encoder(planned.encoder).tokenizer, tuned.model.eval()
     for name in ("dev", "test"):
         split = planned.corpus.splits[name]
         _, predicted = read_predictions(tmp_path / f"out/predictions/{planned.record_path.stem}.{name}.conll")
@@ -252,8 +253,9 @@ def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str
 def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
     for context in ("sentence", "document"):
         planned = plan(make(*TUNED, f"features.context={context}", "data.document_marker=-DOCSTART-"))
-        text = Text(planned.text, "train", planned.encoder, planned.cfg.features)
-        train = TaggedText(text, planned.corpus.splits["train"].tags, {}, planned.encoder.special.count)
+        encoder = text_encoder(planned.encoder)
+        text = Text(planned.text, "train", encoder, planned.cfg.features)
+        train = TaggedText(text, planned.corpus.splits["train"].tags, {}, encoder.special.count)
         batches = train.batches(8, torch.Generator().manual_seed(1))
         assert sorted(number for batch in batches for number in batch) == list(range(len(train.windows)))
         assert len(batches) == pytest.approx(len(train.tags) / 8, rel=0.3), context

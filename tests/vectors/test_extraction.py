@@ -212,12 +212,11 @@ def test_words_without_pieces_keep_their_neighbours_in_place(tiny_encoder: Encod
     assert "text:1, word 2" in capsys.readouterr().err
 
 
-def test_shards_hold_whole_sentences_and_every_word(monkeypatch: pytest.MonkeyPatch):
+def test_shards_hold_whole_sentences_and_every_word():
     from probe.vectors.store import cut_shards
 
-    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 10)
     lengths = [4, 4, 4, 30, 1, 2, 9, 9]
-    shards = cut_shards("train", lengths)
+    shards = cut_shards("train", lengths, 10)
     ends = set(np.cumsum(lengths).tolist())
     assert [s.first for s in shards[1:]] == [s.last for s in shards[:-1]]
     assert (shards[0].first, shards[-1].last) == (0, sum(lengths))
