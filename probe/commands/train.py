@@ -151,7 +151,7 @@ def extract(arguments: list[str]) -> int:
     options = parser.parse_intermixed_args(arguments)
 
     from probe.runs.plan import plan
-    from probe.runs.run import extract as extract_features
+    from probe.runs.run import complete_store
 
     configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
     frozen = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
@@ -159,7 +159,7 @@ def extract(arguments: list[str]) -> int:
         raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
     plans = {planned.store.key: planned for planned in frozen}
     for planned in plans.values():
-        store = extract_features(planned)
+        store = complete_store(planned)
         words = sum(shards[-1].last for shards in store.shards.values())
         print(f"{words} words, {store.layers_as_text()} of {store.hidden_size} in {store.directory}")
     return 0

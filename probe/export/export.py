@@ -30,7 +30,7 @@ from probe.probes.combine import Streamed, bytes_needed
 from probe.probes.kinds import PROBES
 from probe.probes.normalization import Normalization, normalization_of
 from probe.runs.plan import Plan, plan, settings_of
-from probe.runs.run import extract
+from probe.runs.run import complete_store
 from probe.system.files import key_of, now, to_jsonable, why_not_writable, write_atomically, write_json, written_whole
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
@@ -177,10 +177,10 @@ def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
 
     @cache
     def normalization() -> Normalization | None:
-        return read_again_if_damaged(lambda: normalization_of(extract(planned), normalized))
+        return read_again_if_damaged(lambda: normalization_of(complete_store(planned), normalized))
 
     def opened(split: str) -> Streamed:
-        return Streamed(extract(planned), split, selection, lazy=True, normalization=normalization())
+        return Streamed(complete_store(planned), split, selection, lazy=True, normalization=normalization())
 
     return {name: Vectors(partial(opened, name)) for name in planned.corpus.splits}
 

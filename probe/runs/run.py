@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from probe.probes.fitting import Fit
 
 
-def extract(planned: Plan) -> FeatureStore:
+def complete_store(planned: Plan) -> FeatureStore:
     """Completes the feature store that a run reads, and returns it."""
     from probe.vectors.extraction import ensure_features
 

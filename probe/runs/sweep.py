@@ -34,7 +34,7 @@ from probe.runs.progress import (
     write_attempts,
 )
 from probe.runs.records import RunRecord
-from probe.runs.run import extract, make
+from probe.runs.run import complete_store, make
 from probe.runs.sweep_plan import labels_of, write_expected
 from probe.system import hub
 from probe.system.files import keys_in, short
@@ -201,7 +201,7 @@ class _Queue:
         readers = group_by((one for one in todo if one.kind.reads_features), lambda one: one.store.key)
         for same in readers.values():
             try:
-                extract(same[0])
+                complete_store(same[0])
             except Exception as error:
                 for planned in same:
                     _write_failure(planned, error)

@@ -11,7 +11,7 @@ import numpy as np
 
 from probe.data.task import Task
 from probe.scoring.metrics import SIDES, Counts
-from probe.screening.moments import Text
+from probe.screening.moments import TextSample
 
 
 class Gold:
@@ -20,7 +20,7 @@ class Gold:
     Items are what the task counts: words, or words that follow each other and have one kind.
     """
 
-    def __init__(self, text: Text, known: Sequence[str], num_parts: int, task: Task) -> None:
+    def __init__(self, text: TextSample, known: Sequence[str], num_parts: int, task: Task) -> None:
         tags = [tag for sentence in text.tags for tag in sentence]
         labels = [*known, *sorted(set(tags) - set(known))]
         ids = {label: i for i, label in enumerate(labels)}

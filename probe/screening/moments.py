@@ -40,7 +40,7 @@ class Reduction:
     kept: list[float]
 
 
-class Text:
+class TextSample:
     """Holds a random sample of a split's sentences, in their order, each assigned to a part.
 
     rows: (W,), their words' positions in the split. position, length: (W,), of a word in its sentence, and of the
@@ -76,7 +76,7 @@ def num_pca_components(wanted: int, store: FeatureStore, window: int, device: st
     return max(1, min(wanted, store.hidden_size, most))
 
 
-def _read(store: FeatureStore, text: Text, device: str | torch.device) -> Iterator[tuple[int, slice, Tensor]]:
+def _read(store: FeatureStore, text: TextSample, device: str | torch.device) -> Iterator[tuple[int, slice, Tensor]]:
     """Yields layer, a slice of the text's words, their float32 vectors (n, H), shard by shard. Raises DamagedShard."""
     for shard, layers in store.read(text.split, range(store.num_layers + 1)):
         first, last = np.searchsorted(text.rows, [shard.first, shard.last]).tolist()
@@ -86,7 +86,7 @@ def _read(store: FeatureStore, text: Text, device: str | torch.device) -> Iterat
                 yield number, slice(first, last), layer[inside].float().to(device)
 
 
-def reduction(store: FeatureStore, text: Text, num_components: int, device: str = "cpu") -> Reduction:
+def reduction(store: FeatureStore, text: TextSample, num_components: int, device: str = "cpu") -> Reduction:
     """Computes each layer's principal components over the words of a text."""
     size, layers = store.hidden_size, store.num_layers + 1
     total = torch.zeros(layers, size, dtype=torch.float64, device=device)
@@ -112,7 +112,7 @@ def reduction(store: FeatureStore, text: Text, num_components: int, device: str 
     return Reduction((offset + shift).float(), vectors[:, :, :num_components].float(), scale, kept.tolist())
 
 
-def reduced(store: FeatureStore, text: Text, to: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
+def reduced(store: FeatureStore, text: TextSample, to: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
     """Projects a text's layers on their components: (W, L + 1, R)."""
     shape = len(text.rows), store.num_layers + 1, to.pca_components.shape[2]
     layers = torch.empty(shape, dtype=dtype, device=to.mean.device)

@@ -22,7 +22,7 @@ from probe.data.corpus import Corpus
 from probe.probes.candidates import Candidate, concatenations, fixed
 from probe.probes.training import classifier_labels
 from probe.screening.gold import Gold
-from probe.screening.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
+from probe.screening.moments import Moments, Reduction, TextSample, moments, num_pca_components, reduced, reduction
 from probe.screening.ranking import rank
 from probe.screening.readout import RIDGE_ALPHAS, Key, scores, solve
 from probe.system.machine import num_cores
@@ -50,8 +50,8 @@ def screen(
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
-    train = Text(corpus, "train", cfg.sentences, cfg.samples, seed)
-    dev = Text(corpus, "dev", cfg.dev_sentences, cfg.samples, seed)
+    train = TextSample(corpus, "train", cfg.sentences, cfg.samples, seed)
+    dev = TextSample(corpus, "dev", cfg.dev_sentences, cfg.samples, seed)
     for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
         if (there := len(text.tags)) < cfg.samples:
             raise UserError(
@@ -77,7 +77,7 @@ class Screening:
     """
 
     def __init__(
-        self, store: FeatureStore, corpus: Corpus, cfg: ScreenConfig, train: Text, dev: Text, to: Reduction
+        self, store: FeatureStore, corpus: Corpus, cfg: ScreenConfig, train: TextSample, dev: TextSample, to: Reduction
     ) -> None:
         self.cfg, self.to, self.train, self.dev = cfg, to, train, dev
         self.depth, self.hidden_size = store.num_layers, store.hidden_size

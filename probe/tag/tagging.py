@@ -23,7 +23,7 @@ from probe.probes.tagger import Tagger
 from probe.runs.exported import read_exported
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord
-from probe.runs.run import extract
+from probe.runs.run import complete_store
 from probe.runs.weights import load_probe
 from probe.scoring.tags import Tags
 from probe.system.machine import resolve_device
@@ -72,7 +72,7 @@ class TrainedRow:
             return self.probe[1]
         if not self.record.identity.layers.normalize:
             return None
-        return normalization_of(extract(plan(self.cfg)), self.record.selection)
+        return normalization_of(complete_store(plan(self.cfg)), self.record.selection)
 
     def tag(self, splits: Sequence[Split]) -> Iterator[Tags]:
         """Yields the tags of each sentence of each split. Raises UserError."""

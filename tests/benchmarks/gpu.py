@@ -54,7 +54,6 @@ from probe.vectors import extraction
 from probe.vectors.extraction import ensure_features
 from probe.vectors.store import FeatureStore
 from probe.vectors.words import Text, batches, pieces_at_once, to_tensors
-from probe.vectors.words import Text
 
 BERT_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}

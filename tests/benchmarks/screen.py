@@ -26,7 +26,7 @@ import torch
 
 import probe
 from probe.runs.plan import inputs_of, plan
-from probe.runs.run import extract
+from probe.runs.run import complete_store
 from probe.runs.screens import load_screens
 from probe.settings import config_of
 from probe.vectors.sources import text_encoder
@@ -34,7 +34,7 @@ from probe.vectors.sources import text_encoder
 
 def screened(overrides: list[str]) -> dict[str, Any]:
     """Seconds and memory of the command."""
-    extract(plan(config_of(overrides)))
+    complete_store(plan(config_of(overrides)))
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "probe", "screen", *overrides, f"results_dir={folder}"]
         clock = time.perf_counter()

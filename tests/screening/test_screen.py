@@ -24,7 +24,7 @@ from probe.data.tasks import SPANS, TAGS
 from probe.probes.candidates import Candidate, concatenations, fixed, readout_of
 from probe.scoring.score import ACCURACY, F1
 from probe.screening.gold import Gold
-from probe.screening.moments import Text, moments, reduced, reduction
+from probe.screening.moments import TextSample, moments, reduced, reduction
 from probe.screening.ranking import _behind, critical, jackknife, rank, selection_bias
 from probe.screening.readout import RIDGE_ALPHAS, scores, solve
 from probe.screening.screen import EVERY, screen, squared_error
@@ -62,9 +62,9 @@ def store(corpus: Corpus, tmp_path: Path) -> FeatureStore:
     return store_of(corpus, tmp_path / "store")
 
 
-def text_of(corpus: Corpus) -> Text:
+def text_of(corpus: Corpus) -> TextSample:
     """Its whole train split, in three parts."""
-    return Text(corpus, "train", 10**6, 3, seed=1)
+    return TextSample(corpus, "train", 10**6, 3, seed=1)
 
 
 def windows(vectors: np.ndarray, lengths: np.ndarray, window: int) -> np.ndarray:
