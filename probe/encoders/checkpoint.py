@@ -50,44 +50,32 @@ POSITIONS = re.compile(r"(embed_)?pos(ition)?s?(_?emb\w*)?|wpe")  # what transfo
 class Encoder:
     """Describes an encoder that reads text. Its files are found, and its weights are not yet loaded.
 
-    kind, settings: see `vectors.store.Source`, which says what a store needs of it.
+    kind to pretrained: see `vectors.store.Source`. outer_config: of a model with a text encoder in it (Gemma 3,
+    Qwen-VL), whose `config` is a part of it; else None.
     """
 
-    kind: ClassVar = "text"
+    kind: ClassVar[str] = "text"
     settings: ClassVar = tuple("context subword stride precision dtype final_norm sentence batch_pieces".split())
     name: str
+    source: str
+    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
+    num_layers: int  # blocks; there is one more hidden state
+    hidden_size: int
+    lower_cases: bool
+    commit: str | None
+    pretrained: dict[str, str] | None
+    cfg: EncoderConfig
     folder: Path
-    source: str  # how it was found, for messages and records
     config: Any
+    outer_config: Any
     tokenizer: Any
     special: Special
-    limit: int  # pieces in one window, special ones included
-    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
-    commit: str | None = None  # of a model from the Hub
-    weights: str = "pretrained"  # or random: the value of encoder.weights
-    weights_seed: int = 0
-    pretrained: dict[str, str] | None = None  # of random weights: the fingerprint of the checkpoint's, if it has any
-    outer_config: Any = None  # of a model with a text encoder in it (Gemma 3, Qwen-VL); `config` is a part of it
-    lower_case: bool | None = None  # the value of encoder.lower_case
+    limit: int = 0  # pieces in one window, special ones included
 
     @functools.cached_property
     def text_tokenizer(self) -> Any:
         """The tokenizer for whole texts: it puts no space before a first word that has none."""
-        return load_tokenizer(self.folder, self.name, self.lower_case, for_words=False)
-
-    @property
-    def num_layers(self) -> int:
-        """Returns L, the number of encoder blocks; there are L + 1 hidden states."""
-        return self.config.num_hidden_layers
-
-    @property
-    def hidden_size(self) -> int:
-        return self.config.hidden_size
-
-    @property
-    def lower_cases(self) -> bool:
-        """Returns whether the tokenizer lower-cases words."""
-        return drops_case(self.tokenizer)
+        return load_tokenizer(self.folder, self.name, self.cfg.lower_case, for_words=False)
 
     @property
     def padding(self) -> int:
@@ -165,19 +153,19 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     is_random = cfg.weights != "pretrained"
     encoder = Encoder(
         name,
-        folder,
         source,
+        _with_random(fingerprint, cfg) if is_random else fingerprint,
+        config.num_hidden_layers,
+        config.hidden_size,
+        drops_case(tokenizer),
+        commit,
+        fingerprint if is_random and weights else None,
+        cfg,
+        folder,
         config,
+        None if config is outer_config else outer_config,
         tokenizer,
         special_pieces(tokenizer),
-        0,
-        _with_random(fingerprint, cfg) if is_random else fingerprint,
-        commit,
-        cfg.weights,
-        cfg.weights_seed,
-        fingerprint if is_random and weights else None,
-        None if config is outer_config else outer_config,
-        cfg.lower_case,
     )
     encoder.limit = window_limit(encoder, cfg.max_pieces)
     return encoder

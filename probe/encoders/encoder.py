@@ -58,7 +58,7 @@ def load_model(
     import torch
 
     model: Any
-    if encoder.weights == "pretrained":
+    if encoder.cfg.weights == "pretrained":
         loaded = None if deepest is None else _part_from_files(encoder, getattr(torch, precision), deepest)
         model, missing = loaded or _from_files(encoder, getattr(torch, precision))
         keep_pooler = keep_pooler and not any("pooler" in key for key in missing)
@@ -208,7 +208,7 @@ def _random(encoder: Encoder) -> torch.nn.Module:
     import transformers
 
     with torch.random.fork_rng(devices=[]):  # so that these draws do not change those of a run
-        torch.default_generator.manual_seed(encoder.weights_seed)
+        torch.default_generator.manual_seed(encoder.cfg.weights_seed)
         config = encoder.outer_config or encoder.config
         model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
     return _without_cache(text_part(model, encoder))

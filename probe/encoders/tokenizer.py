@@ -62,7 +62,7 @@ def load_tokenizer(folder: Path, name: str, lower_case: bool | None = None, for_
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
     except Exception as error:  # the library advises to install another package, which cannot read the file
-        lacking = [package for package in ("sentencepiece", "protobuf") if not is_installed(package)]
+        lacking = [package for package in ("sentencepiece", "protobuf") if version_of(package) is None]
         models = [file.name for file in sorted(folder.glob("*.model"))]
         if lacking and models and not (folder / "tokenizer.json").is_file():
             packages = " ".join(lacking)
@@ -143,10 +143,11 @@ def keep_charsmap(tokenizer: Any, spm: str) -> None:
         backend.normalizer = Sequence([*before, Precompiled(charsmap)])
 
 
-def is_installed(package: str) -> bool:
+def version_of(package: str) -> str | None:
+    """Returns an installed package's version; None if it is not installed."""
     with contextlib.suppress(metadata.PackageNotFoundError):
-        return bool(metadata.version(package))
-    return False
+        return metadata.version(package)
+    return None
 
 
 def sample_words(tokenizer: Any) -> list[str]:
@@ -218,14 +219,11 @@ def tokenizer_identity(tokenizer: Any, folder: Path) -> dict[str, Any]:
     kind = type(tokenizer).__name__
     files = tokenizer.vocab_files_names
     settings = tokenizer.init_kwargs.items()
-    versions = {}
-    for package in ("transformers", *PACKAGES.get(kind, ())):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
+    versions = {package: version_of(package) for package in ("transformers", *PACKAGES.get(kind, ()))}
     return {
         "class": kind,
         "files": {file: sha256_of_file(folder / file) for file in files.values() if (folder / file).is_file()},
         "settings": {key: repr(value) for key, value in settings if key not in (*files, *NOT_IDENTITY)},
         "added": {str(token): number for number, token in tokenizer.added_tokens_decoder.items()},
-        "versions": versions,
+        "versions": {package: version for package, version in versions.items() if version is not None},
     }

@@ -21,7 +21,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -71,6 +70,8 @@ def ensure_features(
         store.prepare(missing)
         filling = importlib.import_module(SOURCES[source.kind].filled_by)
         without_pieces = filling.fill(store, missing, corpus, source, cfg, device, model)
+        if device == "cuda":
+            torch.cuda.empty_cache()  # an encoder's memory is for the probes now
         store.write_manifest({"encoder": source.name, "data": corpus.name}, without_pieces)
     store.tidy()
     return store
@@ -104,29 +105,15 @@ def fill(
     device: str,
     model: torch.nn.Module | None = None,
 ) -> dict[str, int]:
-    """Computes missing shards, and waits for those that other processes compute. model: see `ensure_features`.
+    """Extracts the missing shards that no other process computes. Returns how many words of each split have no piece.
 
-    Returns how many words of each split have no piece.
+    missing: of a finished store, if they were damaged; none if its manifest was.
     """
     texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
     report_empty_words(corpus, texts)
-    if missing:  # of a finished store, they were damaged
-        extract_shards(store, missing, texts, encoder, cfg, device, model)
-        if device == "cuda":
-            torch.cuda.empty_cache()  # the encoder's memory is for the probes now
-    return {name: len(text.pieces.empty) for name, text in texts.items()}
-
-
-def extract_shards(
-    store: FeatureStore,
-    missing: list[Shard],
-    texts: dict[str, Text],
-    encoder: Encoder,
-    cfg: FeaturesConfig,
-    device: str,
-    model: torch.nn.Module | None,
-) -> None:
-    """Extracts the missing shards that no other process computes."""
+    without_pieces = {name: len(text.pieces.empty) for name, text in texts.items()}
+    if not missing:
+        return without_pieces
     torch.set_num_threads(num_cores())
     if model is None:
         model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1], final_norm=cfg.final_norm)
@@ -134,7 +121,7 @@ def extract_shards(
         refuse_changed(encoder, Path(cfg.cache_dir))
     for note in notes_on_pieces(next(iter(texts.values())).pieces, encoder.tokenizer, encoder.name):
         print(note, file=sys.stderr)
-    cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
+    batch_pieces = pieces_at_once(cfg.batch_pieces, encoder, device)
     # In random order: where locks do nothing, processes that share the work would else compute the same shards.
     together = TOGETHER[device]
     wanted = dict.fromkeys((shard.split, shard.number // together * together) for shard in missing)
@@ -161,7 +148,7 @@ def extract_shards(
                 bar.update(whole.last - whole.first)
                 continue
             try:
-                layers, arrived = compute_shard(whole, texts[whole.split], model, encoder, cfg, device, bar)
+                layers, arrived = compute_shard(whole, texts[whole.split], model, batch_pieces, device, bar)
             except BaseException:
                 _release(locks.values())
                 raise
@@ -172,6 +159,7 @@ def extract_shards(
                 writes.popleft().result()
         for write in writes:
             write.result()
+    return without_pieces
 
 
 def _release(locks: Iterable[FileLock]) -> None:
@@ -205,24 +193,19 @@ def _finish(
 
 
 def compute_shard(
-    shard: Shard,
-    text: Text,
-    model: torch.nn.Module,
-    encoder: Encoder,
-    cfg: FeaturesConfig,
-    device: str,
-    bar: tqdm,
+    shard: Shard, text: Text, model: torch.nn.Module, batch_pieces: int, device: str, bar: tqdm
 ) -> tuple[Tensor, Callable[[], float]]:
-    """Computes a shard's vectors, (stored layers, W, H) in the storage dtype. cfg.batch_pieces: a number.
+    """Computes a shard's vectors, (stored layers, W, H) in the storage dtype.
 
     Also returns a function to call before the vectors are read. It waits for them, and returns their largest absolute
     value before the cast.
     """
+    encoder, cfg = text.encoder, text.cfg
     shape = len(stored_layers(cfg, encoder.num_layers)), shard.last - shard.first, encoder.hidden_size
     layers = torch.empty(shape, dtype=getattr(torch, cfg.dtype), device=device)
     largest = torch.zeros((), device=device)
-    for windows in batches(text, shard, text.encoder, int(cfg.batch_pieces), device):
-        states, rows = states_of(windows, text.pieces, model, text.encoder, text.cfg, device)
+    for windows in batches(text, shard, encoder, batch_pieces, device):
+        states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
         if text.normalized:
             states = torch.nn.functional.normalize(states, dim=-1)
         largest = torch.maximum(largest, states.abs().amax())

@@ -86,9 +86,9 @@ class Shard(NamedTuple):
 class Source(Protocol):
     """Says what a store needs of what fills it. An encoder that reads text is one kind.
 
-    kind: its name in `sources.SOURCES`. settings: those of `features` that it reads. name, source: what it is called,
-    and how it was found. fingerprint: its content. commit: of the Hub. pretrained: of random weights, the fingerprint
-    of the trained ones, if there are any. lower_cases: whether words that differ in case alone are the same to it.
+    kind: its name in `sources.SOURCES`. settings: those of `features` that it reads. source: how it was found, for
+    messages and records. fingerprint: its content. num_layers: L, and there are L + 1. lower_cases: whether words are
+    the same to it in any case. commit: of the Hub. pretrained: of random weights, the fingerprint of the trained ones.
     """
 
     kind: ClassVar[str]
@@ -96,18 +96,11 @@ class Source(Protocol):
     name: str
     source: str
     fingerprint: dict[str, str]
+    num_layers: int
+    hidden_size: int
+    lower_cases: bool
     commit: str | None
     pretrained: dict[str, str] | None
-
-    @property
-    def num_layers(self) -> int:
-        """Returns L; there are L + 1 layers with that of the embeddings."""
-
-    @property
-    def hidden_size(self) -> int: ...
-
-    @property
-    def lower_cases(self) -> bool: ...
 
     def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
         """Returns what of the settings changes its vectors of words, or of whole texts. Raises UserError."""
@@ -222,12 +215,9 @@ class FeatureStore:
         return key_of(self.identity)
 
     def layers_as_text(self) -> str:
-        some = _some(self.layers, self.num_layers)
-        return (
-            f"layer{'s' * (len(self.layers) > 1)} {', '.join(map(str, self.layers))}"
-            if some
-            else (f"{len(self.layers)} layers")
-        )
+        if not _some(self.layers, self.num_layers):
+            return f"{len(self.layers)} layers"
+        return f"layer{'s' * (len(self.layers) > 1)} {', '.join(map(str, self.layers))}"
 
     def path(self, shard: Shard) -> Path:
         return self.directory / f"{shard.split}-{shard.number:05d}.safetensors"

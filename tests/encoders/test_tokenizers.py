@@ -284,7 +284,7 @@ def test_a_model_of_sentencepiece_without_its_packages_says_what_to_install(
     """As microsoft/deberta-v3-base lies on the Hub. The library names tiktoken, which cannot read the file."""
     transformers.DebertaV2Config().save_pretrained(tmp_path)
     (tmp_path / "spm.model").write_bytes(b"no model")
-    monkeypatch.setattr(tokenizer_module, "is_installed", lambda package: package == "protobuf")
+    monkeypatch.setattr(tokenizer_module, "version_of", lambda package: "1" if package == "protobuf" else None)
     with pytest.raises(UserError) as error:
         load_tokenizer(tmp_path, "x")
     names(error.value, "spm.model", "pip install sentencepiece")
