@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from probe.config import Config, UserError
@@ -109,7 +108,7 @@ def extraction_s(planned: Plan, device: str) -> float:
         return 0.0  # vectors that are there are only copied
     torch.set_num_threads(num_cores())
     missing = store.missing()
-    features = replace(planned.cfg.features, layers=list(store.layers))
+    features = planned.cfg.features
     texts = {name: Text(planned.text, name, encoder, features) for name in planned.text.splits}
     model = load_model(encoder, device, features.precision, deepest=store.layers[-1], final_norm=features.final_norm)
 

@@ -94,7 +94,7 @@ def plan(cfg: Config) -> Plan:
         recorded_settings(cfg.probe),
         cfg.seed,
         condition=condition,
-        sentence=cfg.features.sentence if not text.task.is_per_word else None,
+        sentence=settings_of(cfg, encoder).features.get("sentence"),
     )
     label = label_of(selection.name, identity)
     unfinished = unfinished_path(record_path(Path(cfg.results_dir), selection.name, identity))

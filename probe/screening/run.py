@@ -26,8 +26,8 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     """Returns the identity of the screen that a config asks for."""
     task, screen = inputs.corpus.task, asdict(_settings(inputs, cfg))
     del screen["first"]  # when, not what
-    if not task.is_per_word:
-        screen["sentence"] = cfg.features.sentence
+    if sentence := settings_of(cfg, inputs.encoder).features.get("sentence"):
+        screen["sentence"] = sentence
     return ScreenIdentity(inputs.corpus.key, task.name, inputs.store.vectors_key, screen, cfg.seed)
 
 
