@@ -152,20 +152,20 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     }
     is_random = cfg.weights != "pretrained"
     encoder = Encoder(
-        name,
-        source,
-        _with_random(fingerprint, cfg) if is_random else fingerprint,
-        config.num_hidden_layers,
-        config.hidden_size,
-        drops_case(tokenizer),
-        commit,
-        fingerprint if is_random and weights else None,
-        cfg,
-        folder,
-        config,
-        None if config is outer_config else outer_config,
-        tokenizer,
-        special_pieces(tokenizer),
+        name=name,
+        source=source,
+        fingerprint=_with_random(fingerprint, cfg) if is_random else fingerprint,
+        num_layers=config.num_hidden_layers,
+        hidden_size=config.hidden_size,
+        lower_cases=drops_case(tokenizer),
+        commit=commit,
+        pretrained=fingerprint if is_random and weights else None,
+        cfg=cfg,
+        folder=folder,
+        config=config,
+        outer_config=None if config is outer_config else outer_config,
+        tokenizer=tokenizer,
+        special=special_pieces(tokenizer),
     )
     encoder.limit = window_limit(encoder, cfg.max_pieces)
     return encoder

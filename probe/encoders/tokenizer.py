@@ -99,32 +99,30 @@ def as_its_file_says(tokenizer: Any, folder: Path, lower_case: bool | None, name
     import transformers
     from tokenizers.normalizers import BertNormalizer
 
-    found = [tokenizer]
     follows_file = transformers.PreTrainedTokenizerFast
+    by_file = tokenizer
     if (folder / "tokenizer.json").is_file() and type(tokenizer) is not follows_file:
         kept = {"model_input_names": tokenizer.model_input_names, **tokenizer.special_tokens_map}
-        own = follows_file.from_pretrained(folder, **kept)
-        normalizer = own.backend_tokenizer.normalizer
+        by_file = follows_file.from_pretrained(folder, **kept)
+        normalizer = by_file.backend_tokenizer.normalizer
         if isinstance(normalizer, BertNormalizer):
-            for setting in STATED.keys() & own.init_kwargs.keys():
-                setattr(normalizer, STATED[setting], own.init_kwargs[setting])
-        found.append(own)
+            for setting in STATED.keys() & by_file.init_kwargs.keys():
+                setattr(normalizer, STATED[setting], by_file.init_kwargs[setting])
     elif str(spm := getattr(tokenizer, "vocab_file", "")).endswith(".model"):
         keep_charsmap(tokenizer, spm)
-    for one in found:
+    for either in [tokenizer] if by_file is tokenizer else [tokenizer, by_file]:
         if for_words:
-            keep_prefix_spaces(one)
+            keep_prefix_spaces(either)
         if lower_case is not None:
-            set_lower_case(one, lower_case, name)
-    *_, own = found
-    if tokenizer_identity(tokenizer, folder) != tokenizer_identity(own, folder):
-        if special_pieces(tokenizer) != special_pieces(own):
-            return own
-        words = sample_words(own)
+            set_lower_case(either, lower_case, name)
+    if tokenizer_identity(tokenizer, folder) != tokenizer_identity(by_file, folder):
+        if special_pieces(tokenizer) != special_pieces(by_file):
+            return by_file
+        words = sample_words(by_file)
         for some in (words[i : i + WORDS_AT_ONCE] for i in range(0, len(words), WORDS_AT_ONCE)):
-            if cut(tokenizer, some) != cut(own, some):
-                return own
-        tokenizer.in_file = own
+            if cut(tokenizer, some) != cut(by_file, some):
+                return by_file
+        tokenizer.in_file = by_file
     return tokenizer
 
 
