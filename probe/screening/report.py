@@ -112,6 +112,6 @@ def caption(screens: Screens) -> str:
     made_on = [setting.data, " and ".join(screens), *how_read(setting.features)]
     return (
         f"{', '.join(made_on)}. A screen: nothing is trained. A linear readout of {window}, fitted to "
-        f"{pluralize(units['train'], task.unit)} of train; {task.headline.title} on {pluralize(units['dev'], task.unit)} of dev "
-        f"in percent, mean ± standard error over {screen['samples']} samples."
+        f"{pluralize(units['train'], task.unit)} of train; {task.headline.title} on "
+        f"{pluralize(units['dev'], task.unit)} of dev in percent, mean ± standard error over {screen['samples']} samples."
     )
