@@ -113,5 +113,6 @@ def caption(screens: Screens) -> str:
     return (
         f"{', '.join(made_on)}. A screen: nothing is trained. A linear readout of {window}, fitted to "
         f"{pluralize(units['train'], task.unit)} of train; {task.headline.title} on "
-        f"{pluralize(units['dev'], task.unit)} of dev in percent, mean ± standard error over {screen['samples']} samples."
+        f"{pluralize(units['dev'], task.unit)} of dev in percent, mean ± standard error over "
+        f"{screen['samples']} samples."
     )
