@@ -128,7 +128,7 @@ def _train_one(cfg: Config, command: str) -> int:
         f"{planned.label}: {planned.selection.as_text()}{of_all}{planned.kind.layers_note}, {planned.corpus.title}",
         flush=True,
     )
-    for note in planned.text.notes:
+    for note in planned.corpus.notes:
         print(f"data: {note}.", flush=True)
     if not was_done and (line := slow_bfloat16(planned.cfg, device)):
         print(f"{line}.", flush=True)
@@ -151,7 +151,8 @@ def extract(arguments: list[str]) -> int:
     options = parser.parse_intermixed_args(arguments)
 
     from probe.runs.plan import plan
-    from probe.runs.run import complete_store
+    from probe.system.machine import resolve_device
+    from probe.vectors.sources import complete_store
 
     configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
     frozen = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
@@ -159,7 +160,7 @@ def extract(arguments: list[str]) -> int:
         raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
     plans = {planned.store.key: planned for planned in frozen}
     for planned in plans.values():
-        store = complete_store(planned)
+        store = complete_store(planned.store, resolve_device(planned.cfg.device))
         words = sum(shards[-1].last for shards in store.shards.values())
         print(f"{words} words, {store.layers_as_text()} of {store.hidden_size} in {store.directory}")
     return 0

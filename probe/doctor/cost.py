@@ -109,7 +109,7 @@ def extraction_s(planned: Plan, device: str) -> float:
     torch.set_num_threads(num_cores())
     missing = store.missing()
     features = planned.cfg.features
-    texts = {name: Text(planned.text, name, encoder, features) for name in planned.text.splits}
+    texts = {name: Text(store.corpus, name, encoder, features) for name in store.shards}
     model = load_model(encoder, device, features.precision, deepest=store.layers[-1], final_norm=features.final_norm)
 
     def num_pieces(text: Text, windows: list) -> int:

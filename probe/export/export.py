@@ -30,10 +30,11 @@ from probe.probes.combine import Streamed, bytes_needed
 from probe.probes.kinds import PROBES
 from probe.probes.normalization import Normalization, normalization_of
 from probe.runs.plan import Plan, plan, settings_of
-from probe.runs.run import complete_store
 from probe.system.files import key_of, now, to_jsonable, why_not_writable, write_atomically, write_json, written_whole
+from probe.system.machine import resolve_device
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
+from probe.vectors.sources import complete_store
 from probe.vectors.store import Shard, bounds, read_again_if_damaged
 
 ABOUT = "export.json"
@@ -171,16 +172,18 @@ def units_of(planned: Plan) -> dict[str, Split]:
 
 def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
     """Returns each split's vectors; see `read_splits`."""
-    selection = planned.selection
+    selection, device = planned.selection, resolve_device(planned.cfg.device)
     # Layers that are not combined are normalized one by one, as in a concatenation.
     normalized = replace(selection, combine="concat") if each else selection
 
     @cache
     def normalization() -> Normalization | None:
-        return read_again_if_damaged(lambda: normalization_of(complete_store(planned), normalized))
+        return read_again_if_damaged(lambda: normalization_of(complete_store(planned.store, device), normalized))
 
     def opened(split: str) -> Streamed:
-        return Streamed(complete_store(planned), split, selection, lazy=True, normalization=normalization())
+        return Streamed(
+            complete_store(planned.store, device), split, selection, lazy=True, normalization=normalization()
+        )
 
     return {name: Vectors(partial(opened, name)) for name in planned.corpus.splits}
 

@@ -257,7 +257,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     make_deterministic(device)
     labels, label_ids = classifier_labels(splits["train"].tags)
     data = {
-        name: TaggedText(Text(inputs.text, name, encoder, cfg.features), split.tags, label_ids, encoder.special.count)
+        name: TaggedText(Text(inputs.corpus, name, encoder, cfg.features), split.tags, label_ids, encoder.special.count)
         for name, split in splits.items()
     }
     machine = hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device))

@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 class FitInputs:
     """Holds everything that a probe is fitted on.
 
-    text: the corpus whose features are read. corpus: the one to train and score on, with the tags of a control where
-    the config asks for one. label: the run's name in messages. unfinished: the checkpoint file of a training that takes
-    long. runs: how many runs share this machine and its GPUs.
+    corpus: the one to train and score on. It is that of the store, or has the tags of a control on the same words.
+    label: the run's name in messages. unfinished: the checkpoint file of a training that takes long. runs: how many
+    runs share this machine and its GPUs.
     """
 
     cfg: Config
-    text: Corpus
     corpus: Corpus
-    encoder: Source
     selection: Selection
     store: FeatureStore
     label: str
     unfinished: Path
     runs: int = 1
     num_gpus: int = 1
+
+    @property
+    def encoder(self) -> Source:
+        return self.store.source
 
 
 @dataclass(frozen=True)

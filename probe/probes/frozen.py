@@ -20,7 +20,7 @@ from probe.probes.tagger import train_tagger
 from probe.probes.training import classifier_labels, make_deterministic
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
-from probe.vectors.extraction import ensure_features
+from probe.vectors.sources import complete_store
 from probe.vectors.store import read_again_if_damaged
 
 PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
@@ -81,7 +81,7 @@ def read_features(
     Extracts missing features first. Raises DamagedShard.
     """
     selection = inputs.selection
-    store = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device, store=inputs.store)
+    store = complete_store(inputs.store, device)
     needed = bytes_needed(store, selection)
     where = placement(inputs.cfg.features.placement, needed, device, inputs.runs, inputs.num_gpus)
     log(f"features: {needed / 1e9:.2f} GB {PLACES[where]}")

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
@@ -72,11 +71,11 @@ def plan(cfg: Config) -> Plan:
     if cfg.encoder.num_layers is not None:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
     cfg = kind_of(cfg).prepare(cfg)
-    text, encoder, store = inputs_of(cfg)
+    store = store_of(cfg)
+    text, encoder, corpus = store.corpus, store.source, store.corpus
     lower_cases = cfg.data.control is not None and encoder.lower_cases
-    corpus = (
-        text if cfg.data.control is None else _control(replace(cfg.data, control=None), cfg.data.control, lower_cases)
-    )
+    if cfg.data.control is not None:
+        corpus = _control(replace(cfg.data, control=None), cfg.data.control, lower_cases)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
     epochs = Schedule.of(cfg.probe, len(text.splits["train"].tags)).max_epochs
@@ -98,20 +97,15 @@ def plan(cfg: Config) -> Plan:
     )
     label = label_of(selection.name, identity)
     unfinished = unfinished_path(record_path(Path(cfg.results_dir), selection.name, identity))
-    return Plan(cfg, text, corpus, encoder, selection, store, label, unfinished, identity=identity)
+    return Plan(cfg, corpus, selection, store, label, unfinished, identity=identity)
 
 
-class Inputs(NamedTuple):
-    """Holds what runs share: the text with its own tags, the encoder, and the store of its features."""
+def store_of(cfg: Config) -> FeatureStore:
+    """Opens what a config's runs share: a text with its own tags, an encoder, and the store of its features.
 
-    corpus: Corpus
-    encoder: Source
-    store: FeatureStore
-
-
-def inputs_of(cfg: Config) -> Inputs:
-    """Opens what a config's runs read. Raises UserError for invalid data or encoder."""
-    return _inputs(replace(cfg.data, control=None), cfg.encoder, cfg.features)
+    Raises UserError for invalid data or encoder.
+    """
+    return _store(replace(cfg.data, control=None), cfg.encoder, cfg.features)
 
 
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
@@ -121,7 +115,7 @@ def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
 
 def refuse_one_name(configs: Sequence[Config]) -> None:
     """Raises UserError for an encoder that cannot be opened, and for two of one name."""
-    names = [inputs_of(cfg).encoder.name for cfg in configs]
+    names = [store_of(cfg).source.name for cfg in configs]
     if not encoder_labels(names):
         double = next(name for name in names if names.count(name) > 1)
         raise UserError(
@@ -134,9 +128,8 @@ _corpus = functools.lru_cache(maxsize=8)(load_corpus)
 
 
 @functools.lru_cache(maxsize=8)
-def _inputs(data: DataConfig, of_encoder: EncoderConfig, features: FeaturesConfig) -> Inputs:
-    text, encoder = _corpus(data), open_source(of_encoder, Path(features.cache_dir))
-    return Inputs(text, encoder, FeatureStore.of(text, encoder, features))
+def _store(data: DataConfig, encoder: EncoderConfig, features: FeaturesConfig) -> FeatureStore:
+    return FeatureStore.of(_corpus(data), open_source(encoder, Path(features.cache_dir)), features)
 
 
 @functools.lru_cache(maxsize=8)
@@ -146,7 +139,7 @@ def _control(data: DataConfig, seed: int, lower_cases: bool) -> Corpus:
 
 def forget_inputs() -> None:
     """Reads files anew from here on: in a process that stays, they may have changed."""
-    for cached in (_corpus, _inputs, _control):
+    for cached in (_corpus, _store, _control):
         cached.cache_clear()
 
 

@@ -25,20 +25,11 @@ from probe.runs.records import (
     load_record,
 )
 from probe.system.files import now, write_json
-from probe.system.machine import resolve_device
 from probe.system.provenance import Software, provenance
-from probe.vectors.store import FeatureStore, read_manifest
+from probe.vectors.store import read_manifest
 
 if TYPE_CHECKING:
     from probe.probes.fitting import Fit
-
-
-def complete_store(planned: Plan) -> FeatureStore:
-    """Completes the feature store that a run reads, and returns it."""
-    from probe.vectors.extraction import ensure_features
-
-    device = resolve_device(planned.cfg.device)
-    return ensure_features(planned.text, planned.encoder, planned.cfg.features, device, store=planned.store)
 
 
 def run(cfg: Config, log: Callable[[str], None]) -> RunRecord:

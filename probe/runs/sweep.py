@@ -34,7 +34,7 @@ from probe.runs.progress import (
     write_attempts,
 )
 from probe.runs.records import RunRecord
-from probe.runs.run import complete_store, make
+from probe.runs.run import make
 from probe.runs.sweep_plan import labels_of, write_expected
 from probe.system import hub
 from probe.system.files import keys_in, short
@@ -42,6 +42,7 @@ from probe.system.grouping import group_by
 from probe.system.locks import FileLock
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side, take_gpu
 from probe.system.processes import LOOK_EVERY_S, THREADS, Crew, is_child
+from probe.vectors.sources import complete_store
 
 # What is said of a run whose training did not converge.
 ENDINGS = {
@@ -132,7 +133,7 @@ def _ask_for(plans: Sequence[Plan], folders: Sequence[Path], command: str, log: 
                 f"The tables of {folder} keep the margin of its first sweep, {kept:g}. "
                 f"For another: probe table {folder} --margin {margin:g}"
             )
-    for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
+    for line in dict.fromkeys(f"data {one.corpus.name}: {note}." for one in plans for note in one.corpus.notes):
         log(line)
     num_done = sum(planned.is_done for planned in plans)
     log(f"{pluralize(len(plans), 'run')}, {'all' if num_done == len(plans) else num_done} done already.")
@@ -201,7 +202,7 @@ class _Queue:
         readers = group_by((one for one in todo if one.kind.reads_features), lambda one: one.store.key)
         for same in readers.values():
             try:
-                complete_store(same[0])
+                complete_store(same[0].store, resolve_device(same[0].cfg.device))
             except Exception as error:
                 for planned in same:
                     _write_failure(planned, error)

@@ -12,28 +12,29 @@ from pathlib import Path
 
 from probe.config import Config, ScreenConfig, UserError
 from probe.probes.kinds import PROBES
-from probe.runs.plan import Inputs, inputs_of, prepare_results, refuse_one_name, settings_of
+from probe.runs.plan import prepare_results, refuse_one_name, settings_of, store_of
 from probe.runs.screens import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
 from probe.runs.sweep_plan import Setting
 from probe.screening.report import screen_table
 from probe.system.files import now, write_atomically, write_json
 from probe.system.machine import resolve_device
 from probe.system.provenance import hardware, provenance
+from probe.vectors.sources import complete_store
 from probe.vectors.store import FeatureStore, read_again_if_damaged
 
 
-def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
+def screen_identity(store: FeatureStore, cfg: Config) -> ScreenIdentity:
     """Returns the identity of the screen that a config asks for."""
-    task, screen = inputs.corpus.task, asdict(_settings(inputs, cfg))
+    task, screen = store.corpus.task, asdict(_settings(store, cfg))
     del screen["first"]  # when, not what
-    if sentence := settings_of(cfg, inputs.encoder).features.get("sentence"):
+    if sentence := settings_of(cfg, store.source).features.get("sentence"):
         screen["sentence"] = sentence
-    return ScreenIdentity(inputs.corpus.key, task.name, inputs.store.vectors_key, screen, cfg.seed)
+    return ScreenIdentity(store.corpus.key, task.name, store.vectors_key, screen, cfg.seed)
 
 
-def _settings(inputs: Inputs, cfg: Config) -> ScreenConfig:
+def _settings(store: FeatureStore, cfg: Config) -> ScreenConfig:
     """Returns the screen's settings. Only words have neighbours, so only they have a window."""
-    return cfg.screen if inputs.corpus.task.is_per_word else replace(cfg.screen, window=0)
+    return cfg.screen if store.corpus.task.is_per_word else replace(cfg.screen, window=0)
 
 
 def run_screens(
@@ -54,7 +55,7 @@ def run_screens(
             )
     refuse_one_name(configs)
     folder = Path(configs[0].results_dir)
-    wanted = {screen_identity(inputs_of(cfg), cfg).key: cfg for cfg in configs}
+    wanted = {screen_identity(store_of(cfg), cfg).key: cfg for cfg in configs}
     done = {one.key: one for one in load_screens(folder).values()}
     if list(done) == list(wanted):
         log(f"screened already: {folder / SCREEN}")
@@ -74,39 +75,38 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
     import torch
 
     from probe.screening.screen import Screening, screen
-    from probe.vectors.extraction import ensure_features
 
-    inputs = inputs_of(cfg)
-    identity, settings = screen_identity(inputs, cfg), settings_of(cfg, inputs.encoder)
+    store = store_of(cfg)
+    identity, settings = screen_identity(store, cfg), settings_of(cfg, store.source)
     software = provenance(command)  # of the code as it was loaded
     device = resolve_device(cfg.device)
-    for note in inputs.corpus.notes:
+    for note in store.corpus.notes:
         log(f"data: {note}.")
 
-    def read() -> tuple[FeatureStore, Screening, float]:
-        store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device, store=inputs.store)
+    def read() -> tuple[Screening, float]:
+        complete_store(store, device)
         clock = time.perf_counter()
-        found = screen(store, inputs.corpus, _settings(inputs, cfg), cfg.seed, device, log)
-        return store, found, time.perf_counter() - clock
+        screened = screen(store, store.corpus, _settings(store, cfg), cfg.seed, device, log)
+        return screened, time.perf_counter() - clock
 
-    store, found, seconds = read_again_if_damaged(read, functools.partial(print, file=sys.stderr))
+    screened, seconds = read_again_if_damaged(read, functools.partial(print, file=sys.stderr))
     return ScreenRecord(
         schema=SCHEMA,
         key=identity.key,
         identity=identity,
-        setting=Setting(inputs.corpus.name, inputs.encoder.name, settings.features, {}),
+        setting=Setting(store.corpus.name, store.source.name, settings.features, {}),
         data=settings.data,
         encoder=settings.encoder,
-        fingerprint=inputs.encoder.fingerprint,
+        fingerprint=store.source.fingerprint,
         num_layers=store.num_layers,
         hidden_size=store.hidden_size,
         features=store.identity,
-        words={text.split: len(text.rows) for text in (found.train, found.dev)},
-        pca_components=found.to.pca_components.shape[2],
-        variance_kept=min(found.to.kept),
-        ridge_alphas={str(size): alpha for size, alpha in found.ridge_alphas.items()},
-        beam_sizes=found.beam_sizes,
-        ranked=found.ranked,
+        words={text.split: len(text.rows) for text in (screened.train, screened.dev)},
+        pca_components=screened.to.pca_components.shape[2],
+        variance_kept=min(screened.to.kept),
+        ridge_alphas={str(size): alpha for size, alpha in screened.ridge_alphas.items()},
+        beam_sizes=screened.beam_sizes,
+        ranked=screened.ranked,
         seconds=round(seconds, 3),
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         software=software,

@@ -23,12 +23,12 @@ from probe.probes.tagger import Tagger
 from probe.runs.exported import read_exported
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord
-from probe.runs.run import complete_store
 from probe.runs.weights import load_probe
 from probe.scoring.tags import Tags
 from probe.system.machine import resolve_device
-from probe.vectors.extraction import ensure_features, report_encoder
-from probe.vectors.sources import open_source, text_encoder
+from probe.vectors.extraction import report_encoder
+from probe.vectors.sources import complete_store, open_source, text_encoder
+from probe.vectors.store import FeatureStore, read_again_if_damaged
 
 
 class TrainedRow:
@@ -72,7 +72,10 @@ class TrainedRow:
             return self.probe[1]
         if not self.record.identity.layers.normalize:
             return None
-        return normalization_of(complete_store(plan(self.cfg)), self.record.selection)
+        store = plan(self.cfg).store
+        return read_again_if_damaged(
+            lambda: normalization_of(complete_store(store, self.device), self.record.selection)
+        )
 
     def tag(self, splits: Sequence[Split]) -> Iterator[Tags]:
         """Yields the tags of each sentence of each split. Raises UserError."""
@@ -109,5 +112,5 @@ class TrainedRow:
         Path(cfg.cache_dir).mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".tagging-", dir=cfg.cache_dir) as folder:
             features = replace(cfg, cache_dir=folder, layers=sorted(set(self.record.layers.indices)))
-            store = ensure_features(corpus, self.encoder, features, self.device, self.model)
+            store = complete_store(FeatureStore.of(corpus, self.encoder, features), self.device, self.model)
             yield [Streamed(store, name, self.record.selection, normalization=normalization) for name in texts]

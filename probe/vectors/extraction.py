@@ -14,7 +14,6 @@ B windows in a batch, P pieces, W words, H hidden size.
 
 from __future__ import annotations
 
-import importlib
 import random
 import sys
 import time
@@ -37,8 +36,8 @@ from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar
-from probe.vectors.sources import SOURCES
-from probe.vectors.store import FeatureStore, Shard, Source, read_manifest, stored_layers
+from probe.vectors.sources import text_encoder
+from probe.vectors.store import FeatureStore, Shard, stored_layers
 from probe.vectors.words import Text, batches, pieces_at_once, states_of
 
 # Writer threads. At most this many shards are unwritten when the next computation starts, which bounds memory. On a
@@ -48,33 +47,6 @@ WRITERS = {"cpu": 1, "cuda": 8}
 # Shards computed together. With four of them and a GPU's BATCH_COST, CoNLL-2003 takes half as many batches and a
 # quarter less work (pieces, padding and starts of batches). More shards take more memory.
 TOGETHER = {"cpu": 1, "cuda": 4}
-
-
-def ensure_features(
-    corpus: Corpus,
-    source: Source,
-    cfg: FeaturesConfig,
-    device: str,
-    model: torch.nn.Module | None = None,
-    store: FeatureStore | None = None,
-) -> FeatureStore:
-    """Returns a complete store of this corpus and source, after computing missing shards.
-
-    model: an encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed. store:
-    theirs, if it was opened before; None: it is opened, for which all words are hashed.
-    """
-    store = store or FeatureStore.of(corpus, source, cfg)
-    store.hold()
-    missing = store.missing()
-    if missing or read_manifest(store.directory) is None:
-        store.prepare(missing)
-        filling = importlib.import_module(SOURCES[source.kind].filled_by)
-        without_pieces = filling.fill(store, missing, corpus, source, cfg, device, model)
-        if device == "cuda":
-            torch.cuda.empty_cache()  # an encoder's memory is for the probes now
-        store.write_manifest({"encoder": source.name, "data": corpus.name}, without_pieces)
-    store.tidy()
-    return store
 
 
 def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
@@ -97,18 +69,13 @@ def report_encoder(encoder: Encoder, model: torch.nn.Module, cfg: FeaturesConfig
 
 
 def fill(
-    store: FeatureStore,
-    missing: list[Shard],
-    corpus: Corpus,
-    encoder: Encoder,
-    cfg: FeaturesConfig,
-    device: str,
-    model: torch.nn.Module | None = None,
+    store: FeatureStore, missing: list[Shard], device: str, model: torch.nn.Module | None = None
 ) -> dict[str, int]:
     """Extracts the missing shards that no other process computes. Returns how many words of each split have no piece.
 
     missing: of a finished store, if they were damaged; none if its manifest was.
     """
+    corpus, encoder, cfg = store.corpus, text_encoder(store.source), store.cfg
     texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
     report_empty_words(corpus, texts)
     without_pieces = {name: len(text.pieces.empty) for name, text in texts.items()}

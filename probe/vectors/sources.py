@@ -1,4 +1,4 @@
-"""Opens what `encoder` names. The kinds of sources: SOURCES.
+"""Opens what `encoder` names, and completes the stores of its vectors. The kinds of sources: SOURCES.
 
 A new kind is an entry in `SOURCES`, and a file with its functions and a class that is a `vectors.store.Source`. All
 above its store is the same for all kinds, except what reads new text, which asks for a `text_encoder`.
@@ -6,13 +6,18 @@ above its store is the same for all kinds, except what reads new text, which ask
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probe.config import EncoderConfig, UserError
 from probe.encoders.checkpoint import Encoder, open_encoder, stated_layers
-from probe.vectors.store import Source
+from probe.vectors.store import FeatureStore, Source, read_manifest
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,23 @@ def text_encoder(source: Source) -> Encoder:
     if not isinstance(source, Encoder):
         raise UserError(f"{source.name}, from {source.source}, reads no text. Type encoder.name=OWNER/NAME.")
     return source
+
+
+def complete_store(store: FeatureStore, device: str, model: torch.nn.Module | None = None) -> FeatureStore:
+    """Computes the missing shards of a store, and returns it.
+
+    model: an encoder as it was loaded before, to the deepest stored layer; None: it is loaded if it is needed.
+    """
+    store.hold()
+    missing = store.missing()
+    if missing or read_manifest(store.directory) is None:
+        store.prepare(missing)
+        filling = importlib.import_module(SOURCES[store.source.kind].filled_by)
+        without_pieces = filling.fill(store, missing, device, model)
+        if device == "cuda":
+            import torch
+
+            torch.cuda.empty_cache()  # an encoder's memory is for the probes now
+        store.write_manifest(without_pieces)
+    store.tidy()
+    return store

@@ -179,12 +179,15 @@ def cut_shards(split: str, sentence_lengths: Sequence[int], size: int) -> list[S
 
 @dataclass
 class FeatureStore:
-    """Describes the stored features of one corpus under one encoder; `missing` lists the shards that are not on disk.
+    """Describes the stored features of one corpus from one source; `missing` lists the shards that are not on disk.
 
     key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order. base: of random
     weights, the identity of the features under the checkpoint's own weights, if it has any.
     """
 
+    corpus: Corpus
+    source: Source
+    cfg: FeaturesConfig
     directory: Path
     key: str
     identity: dict[str, Any]
@@ -207,7 +210,8 @@ class FeatureStore:
         }
         size = source.num_layers, source.hidden_size
         base = {**identity, "encoder": source.pretrained} if source.pretrained else None
-        return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers, base)
+        directory = Path(cfg.cache_dir) / key
+        return cls(corpus, source, cfg, directory, key, identity, *size, cfg.dtype, shards, layers, base)
 
     @property
     def vectors_key(self) -> str:
@@ -301,15 +305,12 @@ class FeatureStore:
                 raise ValueError(f"layer {layer} does not match its checksum")
         return tensors
 
-    def write_manifest(self, about: dict[str, str], without_pieces: dict[str, int]) -> None:
-        """Writes what the store holds, once every shard exists.
-
-        about: names of encoder and data, for readers. without_pieces: words without a piece in each split.
-        """
+    def write_manifest(self, without_pieces: dict[str, int]) -> None:
+        """Writes what the store holds, once every shard exists. without_pieces: words without a piece in each split."""
         manifest: dict[str, Any] = {
             "key": self.key,
             "identity": self.identity | _some(self.layers, self.num_layers),
-            "about": about,
+            "about": {"encoder": self.source.name, "data": self.corpus.name},  # for readers
             "num_layers": self.num_layers,
             "hidden_size": self.hidden_size,
             "splits": {

@@ -86,7 +86,7 @@ def measure(settings: list[str]) -> dict[str, Any]:
     from probe.export.export import export
     from probe.runs.plan import plan
     from probe.settings import config_of
-    from probe.vectors.extraction import ensure_features
+    from probe.vectors.sources import complete_store
 
     cfg = config_of(settings)
     found: dict[str, Any] = {"imports": {"peak_mb": round(peak_mb())}}
@@ -99,7 +99,7 @@ def measure(settings: list[str]) -> dict[str, Any]:
 
     planned = plan(cfg)
     step("read the text")
-    store = ensure_features(planned.corpus, planned.encoder, cfg.features, "cpu")
+    store = complete_store(planned.store, "cpu")
     step("extract")
     for split in store.shards:
         for _, layers in store.read(split, [1, 2]):

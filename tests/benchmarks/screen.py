@@ -25,16 +25,15 @@ from typing import Any
 import torch
 
 import probe
-from probe.runs.plan import inputs_of, plan
-from probe.runs.run import complete_store
+from probe.runs.plan import plan, store_of
 from probe.runs.screens import load_screens
 from probe.settings import config_of
-from probe.vectors.sources import text_encoder
+from probe.vectors.sources import complete_store, text_encoder
 
 
 def screened(overrides: list[str]) -> dict[str, Any]:
     """Seconds and memory of the command."""
-    complete_store(plan(config_of(overrides)))
+    complete_store(plan(config_of(overrides)).store, "cpu")
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "probe", "screen", *overrides, f"results_dir={folder}"]
         clock = time.perf_counter()
@@ -61,8 +60,8 @@ def transformer_ranker(overrides: list[str]) -> dict[str, Any]:
     from transformer_ranker import TransformerRanker
 
     cfg = config_of(overrides)
-    inputs = inputs_of(cfg)
-    split = inputs.corpus.splits["train"]
+    store = store_of(cfg)
+    split = store.corpus.splits["train"]
     names = sorted({tag for tags in split.tags for tag in tags})
     rows = {
         "tokens": split.words[: cfg.screen.sentences],
@@ -70,7 +69,7 @@ def transformer_ranker(overrides: list[str]) -> dict[str, Any]:
     }
     clock = time.perf_counter()
     ranker = TransformerRanker(DatasetDict(train=Dataset.from_dict(rows)), dataset_downsample=1.0)
-    result = ranker.run([str(text_encoder(inputs.encoder).folder)], batch_size=32)
+    result = ranker.run([str(text_encoder(store.source).folder)], batch_size=32)
     print(result)
     return {"transformer_ranker_seconds": round(time.perf_counter() - clock, 1)}
 

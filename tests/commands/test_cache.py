@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.commands import flip_a_bit, probe
 from support.facts import names
-from support.inputs import features_config
+from support.inputs import ensure_features, features_config
 
 from probe.cli import dispatch
 from probe.commands.cache import entries, prunable, remove
@@ -21,7 +21,6 @@ from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
 from probe.system.files import short
 from probe.system.locks import FileLock
-from probe.vectors.extraction import ensure_features
 from probe.vectors.store import _HELD, IN_USE, FeatureStore
 
 

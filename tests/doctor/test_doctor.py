@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.facts import names
-from support.inputs import data_config, encoder_config, features_config, make_split, run_config
+from support.inputs import data_config, encoder_config, ensure_features, features_config, make_split, run_config
 from support.records import make_record
 
 from probe.config import Config, LayersConfig, ProbeConfig
@@ -21,7 +21,6 @@ from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.settings import configs_of
 from probe.system import speed
-from probe.vectors.extraction import ensure_features
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +61,7 @@ def test_a_run_that_would_work(config: Config, tmp_path: Path):
     assert not list((tmp_path / "cache").glob("*/"))
 
     planned = plan(config)
-    ensure_features(planned.text, planned.encoder, config.features, "cpu")
+    ensure_features(planned.corpus, planned.encoder, config.features, "cpu")
     works, text = told(config)
     assert works
     names(text, "3 of 3 shards")

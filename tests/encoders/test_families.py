@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.facts import names
 from support.families import FAMILIES, SIZE, WORDS, T, unigram
-from support.inputs import encoder_config, features_config, stored
+from support.inputs import encoder_config, ensure_features, features_config, stored
 from transformers import PreTrainedModel
 
 from probe.config import UserError
@@ -22,7 +22,6 @@ from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import hidden_states, load_model, notes_on, outputs, trial_texts
 from probe.vectors import extraction
-from probe.vectors.extraction import ensure_features
 from probe.vectors.words import Text, batches
 
 IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}

@@ -10,13 +10,12 @@ import pytest
 import torch
 import transformers
 from support.commands import python
-from support.inputs import encoder_config, features_config, make_split, plain_encoder, stored
+from support.inputs import encoder_config, ensure_features, features_config, make_split, plain_encoder, stored
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
-from probe.vectors.extraction import ensure_features
 from probe.vectors.store import FeatureStore
 
 SEED = 7  # the tiny encoders' own weights are random too, with seed 0

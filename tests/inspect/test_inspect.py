@@ -16,7 +16,15 @@ import pytest
 import torch
 from support.facts import names
 from support.families import FAMILIES
-from support.inputs import VOCABULARY, encoder_config, features_config, overrides, plain_encoder, stored
+from support.inputs import (
+    VOCABULARY,
+    encoder_config,
+    ensure_features,
+    features_config,
+    overrides,
+    plain_encoder,
+    stored,
+)
 
 from probe import features, word_vectors
 from probe.cli import dispatch
@@ -28,7 +36,6 @@ from probe.inspect.encoded_text import TextEncoder, compare, sentence_vector
 from probe.inspect.report import lines
 from probe.probes.combine import combine
 from probe.settings import config_of
-from probe.vectors.extraction import ensure_features
 
 BANK = "After stealing money from the bank vault, the bank robber was seen fishing on the Mississippi river bank."
 DEFAULTS: dict[str, Any] = {"pad": 0, "segment": None, "sentence": None, "word": None, "format": "text"}

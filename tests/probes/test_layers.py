@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from support.commands import flip_a_bit, python
-from support.inputs import features_config, random_store
+from support.inputs import ensure_features, features_config, random_store
 
 from probe.config import LayersConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
 from probe.probes.combine import Streamed, bytes_needed, mix, read_selection
 from probe.probes.selection import select
-from probe.vectors.extraction import ensure_features
 from probe.vectors.store import DamagedShard
 
 

@@ -17,8 +17,9 @@ from probe.probes.normalization import deviations_in
 from probe.probes.selection import unlike_layers
 from probe.runs.plan import plan
 from probe.runs.records import load_records
-from probe.runs.run import complete_store, run
+from probe.runs.run import run
 from probe.settings import configs_of
+from probe.vectors.sources import complete_store
 from probe.vectors.store import FeatureStore
 
 SUM = ["layers.indices=[4,5]", "layers.combine=sum"]
@@ -41,7 +42,7 @@ def given(uneven: Path, tiny_data: Path) -> list[str]:
 
 
 def store_of(settings: list[str]) -> FeatureStore:
-    return complete_store(plan(configs_of(settings)[0][0]))
+    return complete_store(plan(configs_of(settings)[0][0]).store, "cpu")
 
 
 def test_a_layers_scale_is_the_deviation_of_its_features(typed: Callable, given: list[str]):

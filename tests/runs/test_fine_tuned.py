@@ -254,7 +254,7 @@ def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
     for context in ("sentence", "document"):
         planned = plan(make(*TUNED, f"features.context={context}", "data.document_marker=-DOCSTART-"))
         encoder = text_encoder(planned.encoder)
-        text = Text(planned.text, "train", encoder, planned.cfg.features)
+        text = Text(planned.corpus, "train", encoder, planned.cfg.features)
         train = TaggedText(text, planned.corpus.splits["train"].tags, {}, encoder.special.count)
         batches = train.batches(8, torch.Generator().manual_seed(1))
         assert sorted(number for batch in batches for number in batch) == list(range(len(train.windows)))

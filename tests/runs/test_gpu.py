@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from support.cuda import gpu
-from support.inputs import data_config, encoder_config, features_config, make_bert, run_config, stored
+from support.inputs import data_config, encoder_config, ensure_features, features_config, make_bert, run_config, stored
 
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
@@ -27,7 +27,6 @@ from probe.settings import configs_of
 from probe.system import bfloat16
 from probe.system.machine import resolve_device
 from probe.vectors import extraction
-from probe.vectors.extraction import ensure_features
 from probe.vectors.words import Text
 
 

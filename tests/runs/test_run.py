@@ -59,7 +59,7 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
     assert plan(entities).store.key == plan(speech).store.key
     assert plan(entities).identity.key != plan(speech).identity.key
     record = to_jsonable(run(speech, log=lambda _: None))
-    assert record["scores"]["test"].keys() == {"macro_f1", "accuracy", "per_type", "counts"}
+    assert record["scores"]["test"].keys() == {"macro_f1", "accuracy", "per_type", "counts", "headline"}
     assert record["scores"]["test"]["accuracy"] > 0.6
     assert record["data"]["splits"]["train"]["tags"] == 2
     assert record["data"]["skipped"] == {"comments": {"train": 0, "dev": 1, "test": 0}}

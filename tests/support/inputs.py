@@ -16,7 +16,8 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.scoring.tags import to_iob2
 from probe.settings import configs_of
-from probe.vectors.store import FeatureStore, Shard
+from probe.vectors.sources import complete_store
+from probe.vectors.store import FeatureStore, Shard, Source
 
 VOCABULARY = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] the a of in at said met on may orange . , ana paris jordan chelsea hull "
@@ -121,7 +122,8 @@ def random_store(folder: Path, num_words: dict[str, int], words_in_shard: int = 
         ]
         for split, words in num_words.items()
     }
-    store = FeatureStore(folder, "key", {}, 5, 16, "float16", shards, tuple(range(6)))
+    nobody: Any = None
+    store = FeatureStore(nobody, nobody, nobody, folder, "key", {}, 5, 16, "float16", shards, tuple(range(6)))
     folder.mkdir()
     generator = torch.Generator().manual_seed(0)
     for shard in (shard for split in shards.values() for shard in split):
@@ -213,3 +215,10 @@ def random_spans(choose: random.Random, length: int, touching: bool = True) -> l
         else:
             position += 1
     return found
+
+
+def ensure_features(
+    corpus: Corpus, source: Source, cfg: FeaturesConfig, device: str = "cpu", model: torch.nn.Module | None = None
+) -> FeatureStore:
+    """A complete store."""
+    return complete_store(FeatureStore.of(corpus, source, cfg), device, model)

@@ -12,7 +12,15 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from support.inputs import data_config, encoder_config, features_config, make_split, plain_encoder, stored
+from support.inputs import (
+    data_config,
+    encoder_config,
+    ensure_features,
+    features_config,
+    make_split,
+    plain_encoder,
+    stored,
+)
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -21,7 +29,6 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.system import bfloat16
 from probe.system.locks import FileLock
 from probe.vectors import extraction, words
-from probe.vectors.extraction import ensure_features
 from probe.vectors.store import FeatureStore, Shard, read_manifest
 
 

@@ -10,14 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.facts import names
-from support.inputs import features_config
+from support.inputs import ensure_features, features_config
 
 from probe.commands.cache import entries
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders import encoder as encoder_module
 from probe.encoders.checkpoint import Encoder
-from probe.vectors.extraction import ensure_features
 from probe.vectors.store import MANIFEST, FeatureStore
 
 

@@ -15,7 +15,6 @@ from support.facts import names
 from support.inputs import encoder_config, overrides
 
 from probe.config import FeaturesConfig, UserError
-from probe.data.corpus import Corpus
 from probe.runs.records import load_records
 from probe.settings import configs_of
 from probe.vectors.sources import SOURCES, SourceKind, open_source, text_encoder
@@ -41,12 +40,12 @@ class Lengths:
         return {"dtype": cfg.dtype}
 
 
-def fill(store: FeatureStore, missing: list[Shard], corpus: Corpus, source: Lengths, *_: object) -> dict[str, int]:
+def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int]:
     for shard in missing:
-        words = [word for words in corpus.splits[shard.split].words for word in words][shard.first : shard.last]
+        words = [word for words in store.corpus.splits[shard.split].words for word in words][shard.first : shard.last]
         layer = torch.tensor([[len(word) / 8, ord(word[0]) / 128] for word in words])
         store.write(shard, torch.stack([layer**power for power in (1, 2, 3)]).to(getattr(torch, store.dtype)))
-    return dict.fromkeys(corpus.splits, 0)
+    return dict.fromkeys(store.shards, 0)
 
 
 @pytest.fixture

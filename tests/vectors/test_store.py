@@ -19,14 +19,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.commands import DEADLINE_S, Started, as_nobody, finish, flip_a_bit, wait_for
 from support.facts import names
-from support.inputs import encoder_config, features_config, random_store, stored
+from support.inputs import encoder_config, ensure_features, features_config, random_store, stored
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.system.locks import FileLock
 from probe.vectors import extraction
-from probe.vectors.extraction import ensure_features
 from probe.vectors.store import DamagedShard, FeatureStore, read_again_if_damaged, read_manifest
 
 
@@ -239,7 +238,7 @@ encoder = open_encoder(encoder_config(bert), cache)
 corpus = Corpus("tiny", {"train": make_split(400, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
 (cache / f"{os.getpid()}.here").touch()
 wait_for(lambda: len(list(cache.glob("*.here"))) >= together, DEADLINE_S, f"{together} processes")
-store = extraction.ensure_features(corpus, encoder, features_config(cache), "cpu")
+store = ensure_features(corpus, encoder, features_config(cache), "cpu")
 print(len(made), sum(map(len, store.shards.values())))
 """
 

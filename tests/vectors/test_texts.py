@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from support.inputs import ensure_features
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.settings import config_of
-from probe.vectors.extraction import ensure_features
 
 TEXTS = [
     "ana met smith .",

@@ -209,7 +209,7 @@ def test_a_row_that_was_mistyped_is_corrected(results: Path):
 
 def test_a_run_that_says_another_score_than_its_rerun_fails(results: Path, capsys: pytest.CaptureFixture[str]):
     record = next((results / "records").glob("last-seed1*"))
-    edit(record, lambda r: r["scores"]["test"]["span"].update(f1=0.5))
+    edit(record, lambda r: r["scores"]["test"].update(headline=0.5))
     edit(record, lambda r: r["software"].update(git={"commit": "0123456789ab", "dirty": False}))
     assert dispatch(["verify", "results", "--rerun", "last", "--seed", "1"]) == 1
     told = capsys.readouterr().out
@@ -229,8 +229,7 @@ def test_elsewhere_a_run_may_differ_with_reasons(results: Path):
 
     def with_test(record: RunRecord, f1: float, gold: int) -> RunRecord:
         test = record.scores.test
-        assert test.span is not None
-        test = replace(test, span=replace(test.span, f1=f1), counts=replace(test.counts, gold=gold))
+        test = replace(test, headline=f1, counts=replace(test.counts, gold=gold))
         dev = replace(record.scores.dev, counts=replace(record.scores.dev.counts, gold=5942))
         return replace(record, scores=SplitScores(dev, test))
 
