@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe.commands.arguments import Parser, report_bad_records, results_or_last, results_path
 from probe.config import UserError
-from probe.settings import split_settings
 
 if TYPE_CHECKING:
-    from probe.tables.budget import Speed
-    from probe.tables.row import Row
+    pass
 
 DESCRIPTION = """\
 Prints the records of a results folder as a table: which row to use, means and standard deviations
@@ -57,11 +53,10 @@ def table(arguments: list[str]) -> int:
         "document, cost",
     )  # fmt: skip
     parser.add_argument(
-        "--budget", metavar="NAME=NUMBER",
-        help="print the best row within it: blocks=6, width=768, words_s=2000 (at least, in batches), ms=5 (for a "
-        "sentence alone), mb=200 (of weights). The last three measure the encoder here (encoder.path=DIR if moved), "
-        "so nothing else should run; they are kept in speeds.json of the feature store (delete it to measure again)",
-    )  # fmt: skip
+        "--budget",
+        metavar="NAME=NUMBER",
+        help="print the best row within it: blocks=6 of the encoder, width=768 features per word",
+    )
     parser.add_argument(
         "--sentence", action="store_true", help="print the result as a sentence for a paper, with its limits"
     )
@@ -93,8 +88,7 @@ def table(arguments: list[str]) -> int:
 
         print(render_scores(options.scores, options.margin, options.format, options.figure), end="")
         return 0
-    overrides, dirs = split_settings(options.dirs) if options.budget else ([], options.dirs)
-    folders = [*map(results_path, dirs)] or [results_or_last(None, options.format)]
+    folders = [*map(results_path, options.dirs)] or [results_or_last(None, options.format)]
     if not options.transfer and len(folders) != 1 + across:
         raise UserError(
             "table: give one folder of results, or two with --compare or --difference: probe table --compare A B."
@@ -119,23 +113,12 @@ def table(arguments: list[str]) -> int:
         print(render_transfer(transfer(folders, options.margin), options.format), end="")
     elif options.budget:
         name, limit = parse_budget(options.budget)
-        tables, speed_of = tables_of(build_rows(folders[0], options.margin)), _speed_of(overrides)
+        tables = tables_of(build_rows(folders[0], options.margin))
         for rows in tables:
             head = f"{heading(rows)}: " * (len(tables) > 1)
-            print(head + within_budget(rows, name, limit, speed_of))
+            print(head + within_budget(rows, name, limit))
     elif options.sentence:
         print("\n".join(map(sentence, tables_of(build_rows(folders[0], options.margin)))))
     else:
         print(render(build_rows(folders[0], options.margin), options.format, options.columns), end="")
     return code
-
-
-def _speed_of(overrides: list[str]) -> Callable[[Row], Speed]:
-    """Returns what measures a row's encoder, on the text of the demo corpus."""
-    from probe.data.corpus import load_corpus
-    from probe.runs.config_from_record import config_from_record
-    from probe.settings import config_of
-    from probe.tables.budget import speed_at
-
-    corpus = functools.cache(lambda: load_corpus(config_of(["data=demo"]).data))
-    return lambda row: speed_at(config_from_record(row.record, config_of, overrides), row.num_blocks, corpus())
