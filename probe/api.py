@@ -27,7 +27,7 @@ from probe.screening.report import Screens, ranked_choices, screen_table
 from probe.settings import config_of, configs_of
 from probe.system.machine import share_cores
 from probe.tables.columns import choose_columns
-from probe.tables.formats import render, table, table_values
+from probe.tables.formats import as_table, render, table_values
 from probe.tables.recommendation import Recommendation, recommend
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows, results_folder
@@ -93,7 +93,7 @@ class Results:
         return render(self.rows, "text")
 
     def _repr_html_(self) -> str:
-        return "\n".join(table(rows, choose_columns(None, rows)).render("html") for rows in tables_of(self.rows))
+        return "\n".join(as_table(rows, choose_columns(None, rows)).render("html") for rows in tables_of(self.rows))
 
 
 @dataclass(frozen=True)
@@ -224,11 +224,11 @@ def features(*settings: str, each: bool = False) -> Splits:
     torch.float16
     """
     share_cores()
-    from probe.export.export import read_splits
+    from probe.export.export import splits_with_features
     from probe.runs.plan import forget_inputs
 
     forget_inputs()
-    return read_splits(config_of(list(settings)), each)
+    return splits_with_features(config_of(list(settings)), each)
 
 
 class WordVectors(NamedTuple):

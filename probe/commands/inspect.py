@@ -48,9 +48,9 @@ def inspect(arguments: list[str]) -> int:
     cfg = config_of(overrides)
     texts = texts or _texts_from_stdin()
 
-    from probe.inspect.report import lines
+    from probe.inspect.report import lines_of_readings
 
-    print("\n".join(lines(cfg, texts, **options)))
+    print("\n".join(lines_of_readings(cfg, texts, **options)))
     return 0
 
 

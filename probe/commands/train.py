@@ -172,8 +172,8 @@ def sweep_status(arguments: list[str]) -> int:
     parser.add_folder()
     options = parser.parse_intermixed_args(arguments)
 
-    from probe.runs.progress import lines, status_of
+    from probe.runs.progress import status_lines, status_of
 
     now = status_of(results_or_last(options.dir))
-    print(*lines(now), sep="\n")
+    print(*status_lines(now), sep="\n")
     return 1 if now.bad else 0

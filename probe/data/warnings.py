@@ -90,7 +90,7 @@ def _numbers(train: Split, words: Sequence[str], columns: list[tuple[str, ...]])
     best = wordlike_column(columns)
     remedy = "data.word_column=N" if train.word_a_line else "data.words_field=NAME"
     if best is not None:
-        remedy = f"data.word_column={best} ({_few(Counter(columns[best]))})"
+        remedy = f"data.word_column={best} ({_most_common(Counter(columns[best]))})"
     yield f"nearly all words are numbers ({', '.join(words[:3])}); to read others: {remedy}"
 
 
@@ -104,12 +104,12 @@ def _tags(cfg: DataConfig, train: Split, columns: list[tuple[str, ...]], are_spa
     chosen = [at % len(columns) for at in (cfg.tag_column, cfg.word_column) if columns]
     for at in span_columns(columns) if are_spans else sorted(range(len(columns)), key=lambda at: -len(values[at])):
         if at not in chosen and 1 < len(values[at]) <= FEW_TAGS and not nearly_all_numbers([*values[at]]):
-            remedy = f"; more like tags: data.tag_column={at} ({_few(values[at])})"
+            remedy = f"; more like tags: data.tag_column={at} ({_most_common(values[at])})"
             break
-    yield f"train's {total:,} tags are {_few(tags)}{remedy}"
+    yield f"train's {total:,} tags are {_most_common(tags)}{remedy}"
 
 
-def _few(values: Counter[str]) -> str:
+def _most_common(values: Counter[str]) -> str:
     shown = [f"{escape_invisible(value)} {count:,}" for value, count in values.most_common(4)]
     return f"{len(values)} different ones: {', '.join(shown)}"
 

@@ -348,12 +348,12 @@ def _try(
         if not state.isfinite().all():
             raise UserError(f"{encoder.name} gives NaN or infinite values at layer {layer} in {state.dtype}. {ANOTHER}")
     takes_padding, sees_after, is_seen = not changed, False, False
-    for one, other in zip(alone.hidden_states, padded.hidden_states, strict=True):
-        rounding, one = torch.finfo(one.dtype).eps, one.float()
-        off = (one - other[:, :pieces].float()).norm(dim=-1)  # (3, P)
-        takes_padding = takes_padding and bool((off <= rounding**0.5 * one.norm(dim=-1)).all())
-        size = one.square().mean(-1).amax(0).sqrt()  # (P,)
-        moved = (one - one[:1]).abs().amax((0, 2)) > rounding**0.5 * size
+    for state, with_padding in zip(alone.hidden_states, padded.hidden_states, strict=True):
+        rounding, state = torch.finfo(state.dtype).eps, state.float()
+        off = (state - with_padding[:, :pieces].float()).norm(dim=-1)  # (3, P)
+        takes_padding = takes_padding and bool((off <= rounding**0.5 * state.norm(dim=-1)).all())
+        size = state.square().mean(-1).amax(0).sqrt()  # (P,)
+        moved = (state - state[:1]).abs().amax((0, 2)) > rounding**0.5 * size
         sees_after = sees_after or bool(moved[:changed_piece].any())
         is_seen = is_seen or bool(moved[changed_piece])
     return takes_padding, not sees_after if is_seen and changed_piece else None
@@ -427,12 +427,12 @@ def _stops_at(layer: int, model: torch.nn.Module, texts: tuple[Any, ...], expect
     for blocks in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
         hooks = _end_at(layer, model, blocks)
         try:
-            found = hidden_states(model, *texts)
+            states = hidden_states(model, *texts)
         except UserError:  # other blocks than those of the encoder, and no weights for the others
-            found = ()
-        if len(found) == layer + 1 and all(
+            states = ()
+        if len(states) == layer + 1 and all(
             isinstance(one, torch.Tensor) and torch.equal(one, other)
-            for one, other in zip(found, expected, strict=False)
+            for one, other in zip(states, expected, strict=False)
         ):
             return True
         for hook in hooks:

@@ -1,4 +1,4 @@
-"""Gives other programs the words, tags and vectors of a corpus: Python through `read_splits`, all others as files.
+"""Gives other programs the words, tags and vectors of a corpus: Python directly, all others as files.
 
     train.safetensors       "vectors", as in the store; row k is word k of the split
     train.jsonl             one line per sentence: words, tags, document
@@ -131,7 +131,7 @@ class Splits(NamedTuple):
     test: SplitFeatures
 
 
-def read_splits(cfg: Config, each: bool = False) -> Splits:
+def splits_with_features(cfg: Config, each: bool = False) -> Splits:
     """Returns the splits of a config's corpus with features of the chosen layers, after extracting missing ones.
 
     each: does not combine the layers: (words, layers, H). A mix, whose weights are learned, is never combined here.
@@ -171,7 +171,7 @@ def units_of(planned: Plan) -> dict[str, Split]:
 
 
 def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
-    """Returns each split's vectors; see `read_splits`."""
+    """Returns each split's vectors; see `splits_with_features`."""
     selection, device = planned.selection, resolve_device(planned.cfg.device)
     # Layers that are not combined are normalized one by one, as in a concatenation.
     normalized = replace(selection, combine="concat") if each else selection

@@ -19,7 +19,7 @@ VALUES_SHOWN = 5  # of a vector
 PAIRS_SHOWN = 15  # those of six occurrences; with more, a table shows the extremes
 
 
-def lines(
+def lines_of_readings(
     cfg: Config, texts: list[str], *, pad: int, segment: int | None, sentence: str | None, word: str | None, format: str
 ) -> list[str]:
     """Returns the lines that `probe inspect` prints. Raises UserError."""

@@ -28,7 +28,7 @@ from probe.system.files import to_jsonable, write_atomically
 from probe.system.locks import alone
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures
-from probe.tables.formats import render, table, task_tables, write_tables
+from probe.tables.formats import as_table, render, task_tables, write_tables
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, tables_of
@@ -151,13 +151,13 @@ def _figure(picture: Picture, content: bytes) -> dict[str, Any]:
 
 def _table(rows: Sequence[Row], figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Gives the parts of the page about one table."""
-    main = table(rows, choose_columns(None, rows))
+    main = as_table(rows, choose_columns(None, rows))
     return {
         "id": rows[0].table,
         "sentence": recommend(rows).text,
         "name": heading(rows),
         "main": main,
-        "more": table(rows, [name for name in choose_columns(MORE, rows) if name != "encoder" or rows[0].encoder]),
+        "more": as_table(rows, [name for name in choose_columns(MORE, rows) if name != "encoder" or rows[0].encoder]),
         "figure": next((figure for figure in figures if figure["table"] == rows[0].table), None),
     }
 

@@ -163,7 +163,7 @@ def status_of(results_dir: Path) -> SweepStatus:
     raise UserError(f"{results_dir}: no sweep was started here ({found}). {other_results(results_dir)}")
 
 
-def lines(now: SweepStatus) -> Iterator[str]:
+def status_lines(now: SweepStatus) -> Iterator[str]:
     """Yields what `probe sweep-status` prints."""
     labels = {short(key): label for key, label in labels_of(read_asked(now.results_dir).runs).items()}
     seconds = now.read()

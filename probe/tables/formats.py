@@ -128,7 +128,7 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
     if form in ("csv", "json"):
         lines = values_of(rows, choose_columns(columns, rows)) if columns else table_values(rows)
         return as_json(lines) if form == "json" else as_csv(lines)
-    tables = [table(of_table, choose_columns(columns, of_table)) for of_table in tables_of(rows)]
+    tables = [as_table(of_table, choose_columns(columns, of_table)) for of_table in tables_of(rows)]
     shown, uses = [*tables, *task_tables(rows)], Counter[str]()
     for place, part in enumerate(shown):
         uses[part.label] += 1
@@ -152,7 +152,7 @@ def task_tables(rows: Sequence[Row]) -> list[TextTable]:
     return tables
 
 
-def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
+def as_table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
     """Makes the table of rows of one table with these columns."""
     has_answer = "dev" in names and sum(bool(row.n) for row in rows if row.section == MAIN) > 1
     return TextTable(

@@ -42,13 +42,13 @@ def cut_texts(split: Split, encoder: Encoder, most: int) -> tuple[Pieces, Encode
     room = most - special.count
     for first in range(0, len(texts), AT_ONCE):
         some = texts[first : first + AT_ONCE]
-        found = tokenizer(some, add_special_tokens=False)["input_ids"]
+        of_each = tokenizer(some, add_special_tokens=False)["input_ids"]
         whole = tokenizer(some[0])["input_ids"]
-        if special.count and whole != [*special.prefix, *found[0], *special.suffix]:
+        if special.count and whole != [*special.prefix, *of_each[0], *special.suffix]:
             raise UserError(
                 f"{encoder.name} does not put the same pieces around every text, so texts cannot be read whole."
             )
-        for number, ids in enumerate(found, first):
+        for number, ids in enumerate(of_each, first):
             if not ids and not special.count:
                 raise UserError(f"{split.origin}:{split.lines[number]}: the tokenizer gives this text no piece.")
             cut += len(ids) > room

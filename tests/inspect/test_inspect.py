@@ -33,7 +33,7 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
 from probe.inspect.encoded_text import TextEncoder, compare, sentence_vector
-from probe.inspect.report import lines
+from probe.inspect.report import lines_of_readings
 from probe.probes.combine import combine
 from probe.settings import config_of
 
@@ -317,7 +317,7 @@ def test_what_cannot_be_is_said_in_a_line_or_two(
     texts: list[str], options: dict[str, Any], message: str, tiny_cfg: Config
 ):
     with pytest.raises(UserError, match=message) as caught:
-        lines(tiny_cfg, texts, **{**DEFAULTS, **options})
+        lines_of_readings(tiny_cfg, texts, **{**DEFAULTS, **options})
     assert len(str(caught.value).splitlines()) <= 2
 
 

@@ -20,7 +20,7 @@ from probe.config import UserError
 from probe.report.page import write_report
 from probe.runs import outputs
 from probe.runs.outputs import load_counts
-from probe.runs.progress import lines, status_of
+from probe.runs.progress import status_lines, status_of
 from probe.runs.sweep_plan import write_expected
 from probe.system.files import key_of, short
 from probe.tables.rows import build_rows
@@ -64,7 +64,7 @@ def test_tables_that_are_compared_name_it_too(spoilt: Path, tmp_path: Path, caps
 def test_where_a_sweep_stands_is_told_without_it(spoilt: Path, tmp_path: Path):
     odd = next((tmp_path / "records").glob("x-seed1*"))
     odd.write_text(odd.read_text().replace("2026-01-01T10:00:00+00:00", "soon"))
-    told = list(lines(status_of(tmp_path)))
+    told = list(status_lines(status_of(tmp_path)))
     names(told[0], "4 runs", "3 done", "0 running", "0 failed", "0 waiting", 1)
     names(told[1], "last seed 2", spoilt, "scores")
 
