@@ -57,7 +57,9 @@ class SplitStatistics:
     @classmethod
     def of(cls, counts: Counts, score: Score, order: str | None = None) -> SplitStatistics:
         documents = np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
-        return cls(score, by_sentence(counts)[:, 0], score.statistics(counts), documents, order)
+        statistics = score.statistics(counts)
+        of_items = statistics if score.statistics is by_sentence else by_sentence(counts)  # which takes a while
+        return cls(score, of_items[:, 0], statistics, documents, order)
 
     @property
     def units(self) -> Units:
