@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from probe.commands.arguments import Parser, report_bad_records, results_or_last, results_path
 from probe.config import UserError
-
-if TYPE_CHECKING:
-    pass
 
 DESCRIPTION = """\
 Prints the records of a results folder as a table: which row to use, means and standard deviations

@@ -113,14 +113,14 @@ def extraction_s(planned: Plan, device: str) -> float:
     model = load_model(encoder, device, features.precision, deepest=store.layers[-1], final_norm=features.final_norm)
 
     def num_pieces(text: Text, windows: list) -> int:
-        return sum(text.pieces.count(window.first, window.last) + encoder.special.count for window in windows)
+        return sum(text.pieces.count(window.first, window.last) + text.encoder.special.count for window in windows)
 
     text = texts[missing[0].split]
-    some = batches(text, missing[0], encoder, pieces_at_once(features.batch_pieces, encoder, device), device)
+    some = batches(text, missing[0], pieces_at_once(features.batch_pieces, encoder, device), device)
     some = some[:: max(1, len(some) // 8)]
 
     def encode(windows: list) -> int:
-        states, _ = states_of(windows, text.pieces, model, encoder, features, device)
+        states, _ = states_of(windows, text, model, device)
         states.sum().item()  # waits for a GPU
         return num_pieces(text, windows)
 

@@ -59,7 +59,7 @@ class RunIdentity:
 
     corpus: str  # fingerprint of words, tags and documents
     task: str  # how tags are read and scored
-    features: str  # key of the feature store
+    features: str  # key of the feature store with all layers
     layers: Layers
     probe: Scalars
     seed: int

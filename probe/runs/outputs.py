@@ -59,7 +59,7 @@ def remove_leftovers(results_dir: Path) -> None:
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:
-    """Writes counts by split and sentence (see `metrics.count`; `documents` if known) and returns their sha256."""
+    """Writes counts by split and sentence (see `Task.counts`; `documents` if known) and returns their sha256."""
     content = canonical(counts).encode()
     write_atomically(counts_path(record), lzma.compress(content))
     return sha256_of(content)

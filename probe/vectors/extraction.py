@@ -73,7 +73,7 @@ def fill(
 ) -> dict[str, int]:
     """Extracts the missing shards that no other process computes. Returns how many words of each split have no piece.
 
-    missing: of a finished store, if they were damaged; none if its manifest was.
+    missing: the shards to compute. It is empty if only the manifest was damaged.
     """
     corpus, encoder, cfg = store.corpus, text_encoder(store.source), store.cfg
     texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
@@ -171,8 +171,8 @@ def compute_shard(
     shape = len(stored_layers(cfg, encoder.num_layers)), shard.last - shard.first, encoder.hidden_size
     layers = torch.empty(shape, dtype=getattr(torch, cfg.dtype), device=device)
     largest = torch.zeros((), device=device)
-    for windows in batches(text, shard, encoder, batch_pieces, device):
-        states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
+    for windows in batches(text, shard, batch_pieces, device):
+        states, rows = states_of(windows, text, model, device)
         if text.normalized:
             states = torch.nn.functional.normalize(states, dim=-1)
         largest = torch.maximum(largest, states.abs().amax())

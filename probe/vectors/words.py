@@ -101,9 +101,9 @@ def _overlapping(starts: np.ndarray, max_text_pieces: int, stride: float) -> lis
 
 
 class Text:
-    """Holds a split, cut into pieces and windows. Of texts with one label, each is a window, and a word of it.
+    """Holds a split, cut into pieces and windows. If each text has one label, it is one window and counts as one word.
 
-    encoder, cfg: as this split is read. normalized: whether its vectors get length 1.
+    encoder, cfg: with the special pieces and the pooling of this split. normalized: whether its vectors get length 1.
     """
 
     pieces: Pieces
@@ -111,7 +111,7 @@ class Text:
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
         self.encoder, self.cfg, self.normalized = encoder, cfg, False
         if not corpus.task.is_per_word:
-            reading = encoder.reading(corpus.task.is_per_word, cfg)["texts"]
+            reading = encoder.reading(False, cfg)["texts"]
             self.pieces, self.encoder = cut_texts(corpus.splits[split], encoder, reading["pieces"])
             self.cfg, self.normalized = replace(cfg, subword=reading["pooling"]), reading["normalized"]
             first = np.arange(len(self.pieces.word), dtype=np.int32)
@@ -140,16 +140,17 @@ class Text:
 
 @torch.inference_mode()
 def states_of(
-    windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
+    windows: list[Window], text: Text, model: torch.nn.Module, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Runs one batch. Returns the kept words' vectors (stored layers, W, H) and their positions in the split (W,).
+    """Runs one batch of a text. Returns the vectors of the kept words, (stored layers, W, H), and their places, (W,).
 
     model: whole, or stopped at the deepest stored layer. All inputs are sent to a GPU before it starts. The only wait
     for it is in transformers, below `hidden_states`: the check whether the mask masks anything.
     """
+    encoder, cfg = text.encoder, text.cfg
     layers = stored_layers(cfg, encoder.num_layers)
-    ids, mask, types = to_tensors(windows, pieces, encoder)
-    positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
+    ids, mask, types = to_tensors(windows, text.pieces, encoder)
+    positions, lengths, rows = kept_pieces(windows, text.pieces, encoder, cfg.subword, ids.shape[1])
     positions, rows = to_device(positions, device), to_device(rows, device)
     lengths = None if lengths is None else to_device(lengths, device)
     types = None if types is None else to_device(types, device)
@@ -187,7 +188,7 @@ def pieces_at_once(setting: int | str, encoder: Encoder, device: str) -> int:
     return min(most, max(least, (1 << fit.bit_length()) // 2))
 
 
-def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, device: str) -> list[list[Window]]:
+def batches(text: Text, shard: Shard, batch_pieces: int, device: str) -> list[list[Window]]:
     """Sorts a shard's windows by length and cuts them into batches of at most `batch_pieces` pieces with padding.
 
     It chooses the cuts with the least work: computed pieces with padding, plus the device's BATCH_COST per batch.
@@ -195,7 +196,7 @@ def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, devic
     counted = [(text.pieces.count(window.first, window.last), window) for window in text.windows_of(shard)]
     counted.sort(key=lambda pair: pair[0])
     windows = [window for _, window in counted]
-    widths = [count + encoder.special.count for count, _ in counted]
+    widths = [count + text.encoder.special.count for count, _ in counted]
     least = np.zeros(len(windows) + 1, dtype=np.int64)  # work for the first n windows ...
     begin_of = [0] * (len(windows) + 1)  # ... and where the last of their batches begins
     for end, width in enumerate(widths, 1):

@@ -155,7 +155,7 @@ def bare_batches(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: 
     return [
         to_tensors(windows, text.pieces, encoder)
         for shard in FeatureStore.of(corpus, encoder, cfg).shards["dev"]
-        for windows in batches(text, shard, encoder, pieces_at_once(cfg.batch_pieces, encoder, device), device)
+        for windows in batches(text, shard, pieces_at_once(cfg.batch_pieces, encoder, device), device)
     ]
 
 

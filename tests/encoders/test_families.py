@@ -140,9 +140,7 @@ def test_stopping_early_gives_the_layers_of_the_whole_forward(
     ((_, ours),) = some.read("dev", chosen)
     ((_, theirs),) = whole.read("dev", chosen)
     assert all(map(torch.equal, ours, theirs))
-    passes = len(
-        batches(Text(corpus, "dev", encoder, features_config(tmp_path)), some.shards["dev"][0], encoder, 64, "cpu")
-    )
+    passes = len(batches(Text(corpus, "dev", encoder, features_config(tmp_path)), some.shards["dev"][0], 64, "cpu"))
     assert len(entered[0]) == (3 if family.name in UNPADDED else passes) * chosen[-1]
 
 

@@ -114,7 +114,7 @@ from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.selection import select
 directory, how = Path(sys.argv[1]), sys.argv[2]
 shards = [Shard("train", k, 8192 * k, 8192 * (k + 1)) for k in range(12)]
-store = FeatureStore(directory, "key", {}, 4, 512, "float16", {"train": shards}, tuple(range(5)))
+store = FeatureStore(None, None, None, directory, "key", {}, 4, 512, "float16", {"train": shards}, tuple(range(5)))
 selection = select(LayersConfig([1, 2, 3, 4], "concat"), 4, 512)
 if how == "write":
     directory.mkdir()

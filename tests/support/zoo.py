@@ -204,8 +204,8 @@ def _vectors(texts: list[list[str]], encoder: Encoder, model: Any, batch_pieces:
     cfg, total = features_config(encoder.folder), sum(map(len, texts))
     text = Text(Corpus("zoo", {"dev": split}), "dev", encoder, cfg)
     vectors = torch.full((encoder.num_layers + 1, total, encoder.hidden_size), float("nan"))
-    for windows in batches(text, Shard("dev", 0, 0, total), encoder, batch_pieces, "cpu"):
-        states, rows = states_of(windows, text.pieces, model, encoder, cfg, "cpu")
+    for windows in batches(text, Shard("dev", 0, 0, total), batch_pieces, "cpu"):
+        states, rows = states_of(windows, text, model, "cpu")
         vectors[:, rows] = states
     return vectors
 

@@ -126,7 +126,7 @@ def test_a_gpu_takes_few_large_batches_by_its_free_memory(
     cfg = features_config(tmp_path)
     text = Text(tiny_corpus, "train", tiny_encoder, cfg)
     (shard,) = FeatureStore.of(tiny_corpus, tiny_encoder, cfg).shards["train"]
-    small, large = (batches(text, shard, tiny_encoder, *by) for by in ((1024, "cpu"), (16384, "cuda")))
+    small, large = (batches(text, shard, *by) for by in ((1024, "cpu"), (16384, "cuda")))
     assert len(large) == 1 < len(small)
     windows = sorted(text.windows_of(shard))
     assert sorted(window for batch in small for window in batch) == windows == sorted(large[0])
