@@ -231,6 +231,8 @@ if no_locks:
     def flock(*_):
         raise OSError(no_locks, "no locks here")
     fcntl.flock = flock
+from probe.vectors.sources import complete_store
+from probe.vectors.store import FeatureStore
 extraction.num_cores = lambda: 1
 compute, made = extraction.compute_shard, []
 extraction.compute_shard = lambda *a: (made.append(a[0]), compute(*a))[1]
@@ -238,7 +240,7 @@ encoder = open_encoder(encoder_config(bert), cache)
 corpus = Corpus("tiny", {"train": make_split(400, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
 (cache / f"{os.getpid()}.here").touch()
 wait_for(lambda: len(list(cache.glob("*.here"))) >= together, DEADLINE_S, f"{together} processes")
-store = ensure_features(corpus, encoder, features_config(cache), "cpu")
+store = complete_store(FeatureStore.of(corpus, encoder, features_config(cache)), "cpu")
 print(len(made), sum(map(len, store.shards.values())))
 """
 
