@@ -30,7 +30,7 @@ JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some 
 AROUND_WORD = "".join(filter(str.isspace, map(chr, range(0x3001))))
 AROUND_WORD += "\u00ad\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 MOST_BYTES = 1 << 28  # of a line
-MOST_MISTAKES = 10  # of a file that are told
+MOST_MISTAKES = 10  # that an error lists for one file
 BROKEN = re.compile("[\t\n\r\ud800-\udfff]")  # a word with it could not be read back
 
 

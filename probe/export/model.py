@@ -45,7 +45,7 @@ from probe.tables.row import Row
 from probe.tables.rows import build_rows
 from probe.tag.io import read_untagged
 from probe.tag.tagging import TrainedRow
-from probe.vectors.sources import open_source, text_encoder
+from probe.vectors.sources import open_text_encoder
 
 EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
 SPEED_TEXTS, SPEED_TIMES = 32, 6
@@ -83,7 +83,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
     """
     row = next((row for row in build_rows(file.parent.parent) if file in row.records), None)  # for the card
     tagger, normalization = load_probe(file, record)
-    encoder = text_encoder(open_source(cfg.encoder, Path(cfg.features.cache_dir)))
+    encoder = open_text_encoder(cfg.encoder, cfg.features.cache_dir)
     if encoder.fingerprint != record.encoder.fingerprint:
         raise UserError(f"{encoder.folder} is not the encoder of the record. To say where that is: encoder.path=DIR.")
     deepest = max(record.layers.indices)
@@ -98,7 +98,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         for path in (file, weights_path(file)):
             (part / path.parent.name).mkdir()
             shutil.copyfile(path, part / path.parent.name / path.name)
-        made = text_encoder(open_source(of_export(cfg, part).encoder, Path(cfg.features.cache_dir)))
+        made = open_text_encoder(of_export(cfg, part).encoder, cfg.features.cache_dir)
         again = load_model(made, "cpu", final_norm=cfg.features.final_norm)
         if not _are_equal(hidden_states(again, *texts), measured):
             raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +27,7 @@ from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import report_empty_words, report_encoder
-from probe.vectors.sources import open_source, text_encoder
+from probe.vectors.sources import open_text_encoder
 from probe.vectors.words import Text, Window, kept_pieces, to_tensors, word_states
 
 # The embeddings that encoders of BERT's kind add up, as transformers names them.
@@ -80,7 +79,7 @@ class TextEncoder:
             )
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
-        self.encoder: Encoder = text_encoder(open_source(cfg.encoder, Path(cfg.features.cache_dir)))
+        self.encoder: Encoder = open_text_encoder(cfg.encoder, cfg.features.cache_dir)
         self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
         precision, final_norm = cfg.features.precision, cfg.features.final_norm
         self.model: Any = load_model(self.encoder, self.device, precision, keep_pooler=True, final_norm=final_norm)

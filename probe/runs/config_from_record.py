@@ -13,8 +13,10 @@ from typing import Any
 
 from probe.config import Config, UserError, setting_names
 from probe.format import hydra_quoted
-from probe.runs.records import UNRECORDED, RunRecord
+from probe.runs.records import RunRecord
 from probe.system.files import to_jsonable
+
+UNRECORDED = ("cache_dir", "placement", "layers")  # of `features`: where features are stored, and which
 
 
 def config_from_record(

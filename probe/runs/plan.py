@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
@@ -72,8 +73,9 @@ def plan(cfg: Config) -> Plan:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
     cfg = kind_of(cfg).prepare(cfg)
     store = store_of(cfg)
-    text, encoder, corpus = store.corpus, store.source, store.corpus
+    text, encoder = store.corpus, store.source
     lower_cases = cfg.data.control is not None and encoder.lower_cases
+    corpus = text
     if cfg.data.control is not None:
         corpus = _control(replace(cfg.data, control=None), cfg.data.control, lower_cases)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
@@ -93,7 +95,7 @@ def plan(cfg: Config) -> Plan:
         recorded_settings(cfg.probe),
         cfg.seed,
         condition=condition,
-        sentence=settings_of(cfg, encoder).features.get("sentence"),
+        sentence=features_read(cfg, encoder).get("sentence"),
     )
     label = label_of(selection.name, identity)
     unfinished = unfinished_path(record_path(Path(cfg.results_dir), selection.name, identity))
@@ -171,14 +173,22 @@ def prepare_results(results_dir: Path) -> None:
 
 
 def settings_of(cfg: Config, encoder: Source) -> Settings:
-    """Returns the config without what changes no run: folders, runs at once, race, screen, margin.
+    """Returns the config without what changes no run: the folder of results, jobs, save_probe, race, screen, margin.
 
     Of `features` it has the settings that this encoder reads.
     """
-    config = asdict(cfg) | {"layers": to_jsonable(cfg.layers), "probe": recorded_settings(cfg.probe)}
+    config = asdict(cfg) | {
+        "features": features_read(cfg, encoder),
+        "layers": to_jsonable(cfg.layers),
+        "probe": recorded_settings(cfg.probe),
+    }
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    unread = ["sentence"] * task_of(cfg.data).is_per_word + ["final_norm"] * (cfg.features.final_norm == "last")
-    features = config["features"].items()
-    config["features"] = {name: value for name, value in features if name in encoder.settings and name not in unread}
     return Settings(**config)
+
+
+def features_read(cfg: Config, encoder: Source) -> dict[str, Any]:
+    """Returns the settings of `features` that this encoder reads of this text."""
+    unread = ["sentence"] * task_of(cfg.data).is_per_word + ["final_norm"] * (cfg.features.final_norm == "last")
+    read = {*encoder.settings} - {*unread}
+    return {name: value for name, value in vars(cfg.features).items() if name in read}

@@ -35,7 +35,6 @@ from probe.system.provenance import Hardware, Software
 SCHEMA = 5
 LONGEST_ROW = 100  # characters of a row's name in those of files, which have 255 with all that is put around them
 DEEPEST = 50  # levels of lists and objects in each other: what is written has 6
-UNRECORDED = ("cache_dir", "placement", "layers")  # of `features`: where features are stored, and which
 
 T = TypeVar("T")
 

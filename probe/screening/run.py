@@ -12,7 +12,7 @@ from pathlib import Path
 
 from probe.config import Config, ScreenConfig, UserError
 from probe.probes.kinds import PROBES
-from probe.runs.plan import prepare_results, refuse_one_name, settings_of, store_of
+from probe.runs.plan import features_read, prepare_results, refuse_one_name, settings_of, store_of
 from probe.runs.screens import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
 from probe.runs.sweep_plan import Setting
 from probe.screening.report import screen_table
@@ -27,7 +27,7 @@ def screen_identity(store: FeatureStore, cfg: Config) -> ScreenIdentity:
     """Returns the identity of the screen that a config asks for."""
     task, screen = store.corpus.task, asdict(_settings(store, cfg))
     del screen["first"]  # when, not what
-    if sentence := settings_of(cfg, store.source).features.get("sentence"):
+    if sentence := features_read(cfg, store.source).get("sentence"):
         screen["sentence"] = sentence
     return ScreenIdentity(store.corpus.key, task.name, store.vectors_key, screen, cfg.seed)
 

@@ -27,7 +27,7 @@ from probe.runs.weights import load_probe
 from probe.scoring.tags import Tags
 from probe.system.machine import resolve_device
 from probe.vectors.extraction import report_encoder
-from probe.vectors.sources import complete_store, open_source, text_encoder
+from probe.vectors.sources import complete_store, open_text_encoder
 from probe.vectors.store import FeatureStore, read_again_if_damaged
 
 
@@ -48,7 +48,7 @@ class TrainedRow:
     @cached_property
     def encoder(self) -> Encoder:
         """Raises UserError if it is not the encoder of the record, or of the export that the record lies in."""
-        encoder = text_encoder(open_source(self.cfg.encoder, Path(self.cfg.features.cache_dir)))
+        encoder = open_text_encoder(self.cfg.encoder, self.cfg.features.cache_dir)
         exported = read_exported(self.file.parent.parent)
         if encoder.fingerprint != (exported.fingerprint if exported else self.record.encoder.fingerprint):
             raise UserError(

@@ -50,6 +50,11 @@ def open_source(cfg: EncoderConfig, cache_dir: Path) -> Source:
     return source_kind(cfg).open(cfg, cache_dir)
 
 
+def open_text_encoder(cfg: EncoderConfig, cache_dir: str) -> Encoder:
+    """Opens what `encoder` names, to read new text with it. cache_dir: features.cache_dir. Raises UserError."""
+    return text_encoder(open_source(cfg, Path(cache_dir)))
+
+
 def text_encoder(source: Source) -> Encoder:
     """Returns an opened source that reads text. Raises UserError for one that cannot."""
     if not isinstance(source, Encoder):

@@ -11,8 +11,8 @@ end; inside the code every index is absolute.
 
 A shard's header has its key, its position, and a checksum for each layer. A shard is written under a temporary name,
 synced and renamed, so present means complete. Readers map a shard into memory and touch only the layers they need, each
-checked against its checksum. Safety rests only on unique temporary names and atomic renames. Locks only prevent two
-processes from computing the same shard.
+checked against its checksum. Safety rests only on unique temporary names and atomic renames. Locks save work, and
+keep a store that is in use from being pruned.
 
 W words, H hidden size.
 """
@@ -87,8 +87,9 @@ class Source(Protocol):
     """Says what a store needs of what fills it. An encoder that reads text is one kind.
 
     kind: its name in `sources.SOURCES`. settings: those of `features` that it reads. source: how it was found, for
-    messages and records. fingerprint: its content. num_layers: L, and there are L + 1. lower_cases: whether words are
-    the same to it in any case. commit: of the Hub. pretrained: of random weights, the fingerprint of the trained ones.
+    messages and records. fingerprint: its content. num_layers: L. It gives L + 1 layers, 0 to L. lower_cases: whether
+    words are the same to it in any case. commit: of the Hub. pretrained: of random weights, the fingerprint of the
+    trained ones.
     """
 
     kind: ClassVar[str]
