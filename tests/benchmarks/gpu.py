@@ -33,7 +33,6 @@ from typing import Any
 import torch
 from scale import SHARES, write_encoder, write_text
 from scale import TINY as TINY_BERT
-from support.inputs import ensure_features
 from torch import Tensor, nn
 
 from probe.config import Config, FeaturesConfig, ProbeConfig, UserError
@@ -52,6 +51,7 @@ from probe.system.files import write_atomically
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware, versions
 from probe.vectors import extraction
+from probe.vectors.sources import complete_store
 from probe.vectors.store import FeatureStore
 from probe.vectors.words import Text, batches, pieces_at_once, to_tensors
 
@@ -169,7 +169,7 @@ def bare_forward(model: nn.Module, made: list, device: str) -> None:
 def store_path(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> None:
     """All of extraction: cut into pieces, compute, pool, cast, hash, write."""
     with tempfile.TemporaryDirectory() as folder:
-        ensure_features(corpus, encoder, replace(cfg, cache_dir=folder), device)
+        complete_store(FeatureStore.of(corpus, encoder, replace(cfg, cache_dir=folder)), device)
 
 
 def extract(bench: Bench) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def agreement(bench: Bench) -> dict[str, Any]:
         cfg = bench.config(bench.size.small, *probe, *place, f"results_dir={bench.folder / device}")
         planned = plan(cfg)
         prepare_results(planned.results_dir)
-        stores[device] = ensure_features(planned.corpus, planned.encoder, cfg.features, device)
+        stores[device] = complete_store(planned.store, device)
         records = [run(replace(cfg, seed=seed), log=lambda _: None) for seed in range(1, bench.size.seeds + 1)]
         scores[device] = [record.scores.dev.headline for record in records]
     here, there = scores["cpu"], scores[bench.device]
