@@ -22,8 +22,8 @@ from probe.data.split import Split
 from probe.runs.exported import config_of_record
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
-from probe.runs.screens import load_screens
-from probe.screening.report import Screens, ranked_choices, screen_table
+from probe.runs.screens import ScreenRecord, load_screen
+from probe.screening.report import ranked_choices, screen_table
 from probe.settings import config_of, configs_of
 from probe.system.machine import share_cores
 from probe.tables.columns import choose_columns
@@ -100,23 +100,23 @@ class Results:
 class Screen:
     """Holds a screen: every choice of layers that was tried, best first.
 
-    screens: the content of screen.json, by encoder.
+    record: the content of screen.json.
     """
 
-    screens: Screens = field(repr=False)
+    record: ScreenRecord = field(repr=False)
 
     @cached_property
     def table(self) -> pandas.DataFrame:
         """Returns one row per choice, best first."""
         import pandas
 
-        return pandas.DataFrame(ranked_choices(self.screens))
+        return pandas.DataFrame(ranked_choices(self.record))
 
     def __str__(self) -> str:
-        return screen_table(self.screens).render("text")
+        return screen_table(self.record).render("text")
 
     def _repr_html_(self) -> str:
-        return screen_table(self.screens).render("html")
+        return screen_table(self.record).render("html")
 
 
 def results(folder: str | Path, margin: float | None = None) -> Results:
@@ -184,7 +184,7 @@ def sweep(*settings: str) -> Results:
 
 
 def screen(*settings: str) -> Screen:
-    """Ranks layers and combinations without training, as `probe screen` does, prints nothing, and returns them.
+    """Ranks choices of layers by quick probes, as `probe screen` does, prints nothing, and returns them.
 
     settings: as on the command line. A screen that is done is read. Raises probe.config.UserError, a ValueError,
     for mistakes in them.
@@ -199,7 +199,9 @@ def screen(*settings: str) -> Screen:
     """
     folder = Path(configs_of(list(settings), swept="encoder")[0][0].results_dir)
     _run_command("screen", settings)
-    return Screen(load_screens(folder))
+    record = load_screen(folder)
+    assert record is not None, "the command wrote it"
+    return Screen(record)
 
 
 def features(*settings: str, each: bool = False) -> Splits:

@@ -181,9 +181,8 @@ class ScreenConfig:
     window: int
     max_layers: int
     sentences: int
-    samples: int
     dev_sentences: int
-    pca_components: int
+    seeds: int
 
 
 @dataclass
@@ -287,11 +286,10 @@ CHECKS: dict[str, Check] = {
     "device": _among("auto", "cpu", "cuda"),
     "margin": _from(0),
     "screen.window": _from(0, 10),
-    "screen.samples": _from(2, 10),
     "screen.max_layers": _from(1),
     "screen.sentences": _from(2),
     "screen.dev_sentences": _from(2),
-    "screen.pca_components": _from(1),
+    "screen.seeds": _from(2, 10),
     "race.candidates": _from(0),
     "race.max_seeds": _from(2),
 }

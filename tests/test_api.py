@@ -123,9 +123,8 @@ def test_a_run_a_sweep_and_a_screen_are_those_of_the_command(
     assert record.key in set(found.runs["key"]), "the run that was done is not made again"
     assert json.loads((tmp_path / "out" / "table.json").read_text())[0]["row"] == "embeddings"
     ranked = probe.screen(*inputs, "screen.max_layers=1", "screen.sentences=20")
-    (only,) = ranked.screens.values()
-    assert ranked.table["place"].tolist() == list(range(1, len(only.ranked) + 1))
-    assert ranked.table["dev_f1"].is_monotonic_decreasing
+    assert ranked.table["place"].tolist() == list(range(1, len(ranked.record.ranked) + 1))
+    assert ranked.table["dev"].is_monotonic_decreasing
     assert "<table>" in ranked._repr_html_()
     assert quiet() == ("", "")
 

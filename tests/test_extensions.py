@@ -10,8 +10,6 @@ import types
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,11 +24,10 @@ from probe.data.tasks import TASKS
 from probe.data.tasks.tags import TAGS
 from probe.runs.outputs import load_counts, read_predictions
 from probe.runs.samples import run_counts, samples_of
-from probe.runs.screens import load_screens
+from probe.runs.screens import load_screen
 from probe.scoring.metrics import SIDES, Counts, f1_of
 from probe.scoring.score import Score, influence
 from probe.scoring.tags import Tags
-from probe.screening.gold import Gold
 from probe.tables.columns import COLUMNS, Column
 from probe.tables.rows import build_rows
 
@@ -123,19 +120,15 @@ def test_a_new_score_is_that_of_table_interval_and_screen(folder: Path):
 
 def test_a_screen_ranks_by_the_new_score(folder: Path):
     choose = random.Random(0)
-    tags = [[choose.choice("ABC") for _ in range(5)] for _ in range(20)]
-    guesses = [[choose.choice("ABC") for _ in sentence] for sentence in tags]
-    text: Any = SimpleNamespace(tags=tags, part=np.repeat(np.arange(20) % 2, 5), position=np.tile(np.arange(5), 20))
-    counted = Gold(text, ["A", "B", "C"], 2, TASKS["macro"]).counts(
-        np.array(["ABC".index(t) for s in guesses for t in s])
-    )
-    assert MACRO.of(counted) == pytest.approx(by_scikit_learn(tags, guesses))
+    tags, guesses = ([[choose.choice("ABC") for _ in range(5)] for _ in range(20)] for _ in range(2))
+    assert MACRO.of(TASKS["macro"].counts(tags, guesses)) == pytest.approx(by_scikit_learn(tags, guesses))
     scores = {}
     for task in ("macro", "tags"):
-        done = here("screen", *DATA, f"data.task={task}", "screen.samples=2", f"results_dir={task}", cwd=folder.parent)
+        done = here("screen", *DATA, f"data.task={task}", "screen.seeds=2", f"results_dir={task}", cwd=folder.parent)
         assert done.returncode == 0, done.stderr
-        (screen,) = load_screens(folder.parent / task).values()
-        scores[task] = [choice.f1 for choice in screen.ranked]
+        screen = load_screen(folder.parent / task)
+        assert screen is not None
+        scores[task] = [choice.scores for choice in screen.ranked]
     assert scores["macro"] != scores["tags"]
 
 

@@ -1,4 +1,4 @@
-"""Implements `probe screen`: layers ranked without training."""
+"""Implements `probe screen`: choices of layers ranked by quick probes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from probe.config import UserError
 from probe.settings import configs_of
 
 DESCRIPTION = """\
-Ranks every single layer, every preset, concatenations of up to screen.max_layers layers and means
-of neighbouring layers, without training: for each it solves a linear readout of a word and its
-neighbours, all from one pass over the features. It reads train and dev only. It writes screen.json,
-a table and a page (report.html) to results_dir. Several encoders (encoder=A,B) are screened on the
-same sentences and ranked together, with the cost of each choice.
+Trains a quick probe on every single layer, on every preset and on concatenations of the best
+layers, and forecasts how far each will lie behind the best after long training. It reads train and
+dev only. It writes screen.json, a table and a page (report.html) to results_dir, and prints the
+command that trains the choices that are worth it. Several encoders (encoder=A,B) are screened on
+the same sentences and ranked together, with the cost of each choice.
 """
 EXAMPLES = """\
   probe screen data=demo encoder=minilm_l6 results_dir=results/quickstart
-  probe screen data=demo encoder=minilm_l6 screen.max_layers=2 screen.window=2
+  probe screen data=demo encoder=minilm_l6 screen.max_layers=3 screen.window=2
   probe screen data=demo encoder=minilm_l6,mpnet_base results_dir=results/two-encoders
 """
 
 
 def screen(arguments: list[str]) -> int:
-    """Ranks layers without training, and returns the exit code."""
+    """Screens choices of layers, and returns the exit code."""
     parser = Parser("screen", DESCRIPTION, EXAMPLES)
     parser.add_settings()
     overrides = parser.parse_intermixed_args(arguments).overrides
@@ -37,14 +37,19 @@ def screen(arguments: list[str]) -> int:
 
     from probe.report.page import page_line
     from probe.runs.plan import one_per_encoder
-    from probe.screening.report import screen_table
-    from probe.screening.run import run_screens
+    from probe.screening.report import screen_table, worth_training
+    from probe.screening.run import run_screen
 
     log = functools.partial(print, file=sys.stderr, flush=True)
-    screens = run_screens(one_per_encoder(configs), log, shlex.join(["probe", *sys.argv[1:]]))
-    print(screen_table(screens).render("text"), end="")
-    log(f"screen: {sum(one.seconds for one in screens.values()):.0f} s; screen and table: {folder}")
-    typed = shlex.join(overrides) if len(screens) == 1 else "encoder=ONE results_dir=DIR ..."
-    log(f"next, to train the best of them: probe race {typed}")
+    screened = run_screen(one_per_encoder(configs), log, shlex.join(["probe", *sys.argv[1:]]))
+    print(screen_table(screened).render("text"), end="")
+    log(f"screen: {screened.seconds:.0f} s; screen and table: {folder}")
+    if len(screened.encoders) == 1:
+        names = ",".join(choice.name for choice in worth_training(screened))
+        typed = [word for word in overrides if not word.startswith(("layers=", "screen.", "seed="))]
+        scaled = [] if any(word.startswith("layers.normalize=") for word in typed) else ["layers.normalize=scale"]
+        log(f"next, to train them: {shlex.join(['probe', '-m', *typed, *scaled, f'layers={names}', 'seed=1,2,3'])}")
+    else:
+        log("next: screen the encoder of your choice alone, for the command that trains its layers")
     log(page_line(folder))
     return 0

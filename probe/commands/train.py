@@ -93,22 +93,22 @@ def _train_sweep(configs: Sequence[Config], command: str) -> int:
 
 
 def _screen_first(configs: Sequence[Config], command: str) -> None:
-    """Runs and prints the screen of a sweep that asks for one (screen.first). If it fails, the sweep still runs."""
+    """Makes and prints the screen of a sweep that asks for one (screen.first). If it fails, the sweep still runs."""
     asked = group_by((cfg for cfg in configs if cfg.screen.first), lambda cfg: Path(cfg.results_dir))
     if not asked:
         return
     from probe.runs.plan import one_per_encoder
     from probe.screening.report import screen_table
-    from probe.screening.run import run_screens
+    from probe.screening.run import run_screen
 
     log = functools.partial(print, file=sys.stderr, flush=True)
     for of_folder in asked.values():
         try:
-            screens = run_screens(one_per_encoder(of_folder), log, command)
+            screen = run_screen(one_per_encoder(of_folder), log, command)
         except UserError as error:
             print(f"not screened: {error}", file=sys.stderr)
             continue
-        print(f"{screen_table(screens).render('text')}\nThe screen trains nothing; now the runs.\n", flush=True)
+        print(f"{screen_table(screen).render('text')}\nNow the runs.\n", flush=True)
 
 
 def _train_one(cfg: Config, command: str) -> int:

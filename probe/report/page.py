@@ -20,10 +20,10 @@ from probe.config import UserError
 from probe.format import first_few, percent, reason_of, short_name
 from probe.race.spec import race_lines, read_decisions
 from probe.runs.records import RunRecord, bad_records
-from probe.runs.screens import SCREEN, load_screens
+from probe.runs.screens import SCREEN, ScreenRecord, load_screen
 from probe.runs.sweep_plan import SWEEP
 from probe.screening.figures import screen_picture
-from probe.screening.report import Screens, screen_table
+from probe.screening.report import screen_table
 from probe.system.files import to_jsonable, write_atomically
 from probe.system.locks import alone
 from probe.tables.columns import choose_columns
@@ -62,8 +62,8 @@ def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",
 
     forms: of figures: png, which the page has, and others.
     """
-    screens = load_screens(folder)
-    shown = [*pictures(rows), *([screen_picture(screens)] if screens else [])]
+    screen = load_screen(folder)
+    shown = [*pictures(rows), *([screen_picture(screen)] if screen else [])]
     files = {folder / "figures" / f"{picture.name}.{form}": picture.render(form) for form in forms for picture in shown}
     if (folder / "figures").is_symlink():  # to pictures of something else, which these would replace
         raise UserError(f"{folder / 'figures'} is a link, and nothing is written through one. Remove it.")
@@ -109,7 +109,7 @@ def finish(folders: Iterable[Path], failed: Collection[tuple[str, str]]) -> int:
 
 def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
     """Renders the page of a results folder, from its rows and pictures. drawn: PNG of each picture, by its name."""
-    screens, race = load_screens(folder), read_decisions(folder)
+    screen, race = load_screen(folder), read_decisions(folder)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
@@ -118,11 +118,11 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
     records = {file: record for row in rows for file, record in row.records.items()}
     again = next((row.record for row in rows if row.n), None)
     return environment.get_template(TEMPLATE.name).render(
-        title=_title(folder, rows, screens),
+        title=_title(folder, rows, screen),
         tables=[_table(of_table, figures) for of_table in tables_of(rows)],
         tasks=task_tables(rows),
         race=list(race_lines(race)) if race else [],
-        screen=screen_table(screens) if screens else None,
+        screen=screen_table(screen) if screen else None,
         figures=[figure for figure in figures if figure["table"] is None],
         settings=list(_settings(list(records.values()))),
         records=[
@@ -135,10 +135,11 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
     )
 
 
-def _title(folder: Path, rows: Sequence[Row], screens: Screens) -> str:
+def _title(folder: Path, rows: Sequence[Row], screen: ScreenRecord | None) -> str:
     """Names what the results are of: corpora, encoders, and the folder."""
-    settings = [row.setting for row in rows] or [record.setting for record in screens.values()]
-    names = [*(setting.data for setting in settings), *(short_name(setting.encoder) for setting in settings)]
+    names = [*(row.setting.data for row in rows), *(short_name(row.setting.encoder) for row in rows)]
+    if not names and screen:
+        names = [screen.corpus, *screen.encoders]
     return f"{first_few(list(dict.fromkeys(names)))} ({folder.resolve().name})"
 
 

@@ -1,28 +1,45 @@
-"""Ranks the screens of one or several encoders together: as a list of plain values, and as a table with its text."""
+"""Says what a screen found: as a list of plain values, and as a table with its text."""
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from probe.config import layer_presets
+import numpy as np
+
 from probe.data.tasks import TASKS
-from probe.format import format_count, format_layers, percent, pluralize, with_encoder
+from probe.format import first_few, format_count, format_layers, percent, pluralize, with_encoder
+from probe.probes.candidates import Candidate
 from probe.runs.screens import ScreenRecord
-from probe.screening.ranking import jackknife, rank, selection_bias
 from probe.tables.formats import TextTable
 from probe.tables.notes import how_read
 
-Screens = Mapping[str, ScreenRecord]  # by encoder, see `load_screens`
-SHOWN = 3  # of each width; of several encoders, the best of each
+# What long training makes of differences between quick probes (`tests/benchmarks/screens.py table`, results/README.md).
+SLOPE = 2.0  # so many times a difference after long training is that of quick probes
+SPREAD = 0.01  # by so much the place of a row may still be off, a fraction
 
 
-def ranked_choices(screens: Screens) -> list[dict[str, Any]]:
-    """Gives every choice of layers of all encoders, best first. encoder_flops: operations per piece."""
-    choices = [replace(one, encoder=encoder) for encoder, record in screens.items() for one in record.ranked]
+class Forecast(NamedTuple):
+    """Says how far a choice is expected to lie behind the best one after long training: fractions."""
+
+    behind: float
+    low: float
+    high: float
+
+
+def forecast(choice: Candidate, first: Candidate) -> Forecast:
+    """Forecasts how far a choice will lie behind the best one after long training. first: the best of the screen."""
+    nearest, farthest = -choice.behind[1] / SLOPE, -choice.behind[0] / SLOPE
+    return Forecast((first.mean - choice.mean) / SLOPE, max(0.0, nearest - SPREAD), min(1.0, farthest + SPREAD))
+
+
+def worth_training(screen: ScreenRecord) -> list[Candidate]:
+    """Returns the choices that are not shown to lie farther behind than the margin, the cheapest first."""
+    kept = [choice for choice in screen.ranked if -choice.behind[1] <= SLOPE * screen.margin / 100]
+    return sorted(kept, key=lambda choice: choice.cost)
+
+
+def ranked_choices(screen: ScreenRecord) -> list[dict[str, Any]]:
+    """Gives every choice of layers, best first. encoder_flops: operations per piece. behind: see `Candidate`."""
     return [
         {
             "place": place,
@@ -34,85 +51,89 @@ def ranked_choices(screens: Screens) -> list[dict[str, Any]]:
             "width": one.width,
             "num_blocks": one.num_blocks,
             "encoder_flops": one.cost[0],
-            "dev_f1": one.dev_f1,
-            "spread": jackknife(one.f1),
-            "error": statistics.fmean(one.error),
-            "error_spread": jackknife(one.error),
-            "tied": one.tied,
+            "dev": one.mean,
+            "spread": float(np.std(one.scores, ddof=1)),
+            "behind": one.behind,
+            **{f"forecast_{name}": value for name, value in forecast(one, screen.ranked[0])._asdict().items()},
         }
-        for place, one in enumerate(rank(choices) if len(screens) > 1 else choices, 1)
+        for place, one in enumerate(screen.ranked, 1)
     ]
 
 
-def score_of(screens: Screens) -> str:
-    """Gives the name of the score that the screens are ranked by."""
-    return TASKS[next(iter(screens.values())).identity.task].headline.name
+def points_of(margin: float) -> str:
+    return f"{margin:g} point{'s' * (margin != 1)}"
 
 
-def screen_table(screens: Screens) -> TextTable:
-    """Makes the short table of the ranking: of each encoder the best of each width, and the presets."""
-    ranked, score = ranked_choices(screens), score_of(screens)
-    several = len(screens) > 1
-    presets = {preset.name for preset in layer_presets()}
-    seen: Counter[tuple[str, int]] = Counter()
+def score_of(screen: ScreenRecord) -> str:
+    """Gives the name of the score that the screen ranks by."""
+    return TASKS[screen.identity.task].headline.name
+
+
+def screen_table(screen: ScreenRecord) -> TextTable:
+    """Makes the table of a screen."""
+    first, score, several = screen.ranked[0], score_of(screen), len(screen.encoders) > 1
+    kept, points = worth_training(screen), points_of(screen.margin)
     lines = []
-    for one in ranked:
-        seen[one["encoder"], one["width"]] += 1
-        names = [one["name"], *one["alike"]]
-        if seen[one["encoder"], one["width"]] > (1 if several else SHOWN) and not presets & {*names}:
-            continue
+    for one in screen.ranked:
+        expected = forecast(one, first)
         cells = {
-            "place": str(one["place"]),
-            "encoder": one["encoder"],
-            "layers chosen": " = ".join(names),
-            "layers": format_layers(one["indices"]),
-            "width": str(one["width"]),
-            "blocks": str(one["num_blocks"]),
-            "operations": format_count(one["encoder_flops"]),
-            f"dev {score}": f"{percent(one['dev_f1'])} ± {percent(one['spread'])}",
-            "order": "first" if one is ranked[0] else "tied" if one["tied"] else "behind",
+            "encoder": one.encoder or "",
+            "layers chosen": " = ".join([one.name, *one.alike]),
+            "layers": format_layers(one.layers.indices),
+            "width": str(one.width),
+            "blocks": str(one.num_blocks),
+            "operations": format_count(one.cost[0]),
+            f"dev {score}": f"{percent(one.mean)} ± {percent(float(np.std(one.scores, ddof=1)))}",
+            "expected behind": f"{100 * expected.behind:.1f} ({100 * expected.low:.1f} to {100 * expected.high:.1f})",
+            "train": "yes" if one in kept else "no",
         }
         lines.append({name: cell for name, cell in cells.items() if several or name not in ("encoder", "operations")})
     headers = list(lines[0])
-    first = with_encoder(ranked[0]["name"], ranked[0]["encoder"] if several else None)
-    tied = sum(one["tied"] for one in ranked[1:])
-    bias = selection_bias([choice for record in screens.values() for choice in record.ranked])
+    searched = [one.name for one in screen.ranked if one.searched]
+    found = f" {first_few(searched, 3)} were chosen for the scores of their layers, on this dev text." * bool(searched)
+    rests_on = f" This holds {screen.condition}." * bool(screen.condition)
     return TextTable(
         headers=headers,
         lines=[list(line.values()) for line in lines],
-        align_left=[header in ("encoder", "layers chosen", "layers", "order") for header in headers],
-        above=[caption(screens)],
+        align_left=[header in ("encoder", "layers chosen", "layers", "train") for header in headers],
+        above=[caption(screen)],
         below=[
-            f"Of {len(ranked)} choices the table shows the presets and the best of each width. The first was chosen "
-            f"for its score, so this score is up to {100 * bias:.1f} points too high. Tied speaks of "
-            "these sentences of dev, not of other text. A linear readout sees no "
-            "difference between sum, mean and mix of the same layers."
+            f"Expected behind: points behind the best choice after long training of a BiLSTM, a forecast (95 %). The "
+            f"differences between quick probes are about {SLOPE:g} times as large. Train: not shown to be more than "
+            f"{points} behind.{rests_on}{found} A quick probe sees no difference between "
+            "sum, mean and mix of the same layers."
         ],
         bold=[0],
         emphasised=[k for k, header in enumerate(headers) if header in ("encoder", "layers chosen", f"dev {score}")],
         label="tab:screen",
-        first=[
-            f"The screen ranks {first} first (layers {format_layers(ranked[0]['indices'])}): dev {score} "
-            f"{percent(ranked[0]['dev_f1'])} of a linear readout. "
-            + (
-                f"{tied} of the other {len(ranked) - 1} choices are tied: not significantly behind it."
-                if tied < len(ranked) - 1
-                else "No other choice is significantly behind it: this text does not separate the layers."
-            )
-        ],
+        first=[_answer(screen, kept)],
     )
 
 
-def caption(screens: Screens) -> str:
-    """Says what was screened, and what the numbers are."""
-    record = next(iter(screens.values()))
-    setting, units, screen = record.setting, record.words, record.identity.screen
-    task = TASKS[record.identity.task]
-    window = f"a window ({screen['window']} to each side)" if task.is_per_word else f"a {task.unit}"
-    made_on = [setting.data, " and ".join(screens), *how_read(setting.features)]
+def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
+    """Says in two sentences what the screen shows."""
+    first, several = screen.ranked[0], len(screen.encoders) > 1
+    named = with_encoder(first.name, first.encoder if several else None)
+    points = points_of(screen.margin)
+    text = f"Screened first: {named} (layers {format_layers(first.layers.indices)}). "
+    if len(kept) == len(screen.ranked):
+        return text + f"No choice is shown to be more than {points} behind: this text does not separate the layers."
+    others = pluralize(len(screen.ranked) - len(kept), "choice")
     return (
-        f"{', '.join(made_on)}. A screen: nothing is trained. A linear readout of {window}, fitted to "
-        f"{pluralize(units['train'], task.unit)} of train; {task.headline.title} on "
-        f"{pluralize(units['dev'], task.unit)} of dev in percent, mean ± standard error over "
-        f"{screen['samples']} samples."
+        text
+        + f"{others} of {len(screen.ranked)} will be more than {points} behind after long training; train the rest."
+    )
+
+
+def caption(screen: ScreenRecord) -> str:
+    """Says what was screened, and what the numbers are."""
+    settings, task = screen.identity.screen, TASKS[screen.identity.task]
+    window = settings["window"] * task.is_per_word
+    reads = f"a {task.unit} and {window} to each side" if window else f"a {task.unit}"
+    made_on = [screen.corpus, " and ".join(screen.encoders), *how_read(screen.features)]
+    text = f", {screen.units}" if screen.units else ""
+    return (
+        f"{', '.join(made_on)}. A screen: each choice has {settings['seeds']} quick probes (a perceptron that reads "
+        f"{reads}), trained on {pluralize(screen.words['train'], task.unit)} of train. {task.headline.title} on "
+        f"{pluralize(screen.words['dev'], task.unit)} of dev{text} in percent, mean ± standard deviation over seeds."
     )

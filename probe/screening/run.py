@@ -1,4 +1,4 @@
-"""Screens a config's text and encoder, and writes the result into the results folder."""
+"""Screens a config's text with one or several encoders, and writes the result into the results folder."""
 
 from __future__ import annotations
 
@@ -10,41 +10,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from probe.config import Config, ScreenConfig, UserError
+from probe.config import Config, UserError
+from probe.format import encoder_labels
 from probe.probes.kinds import PROBES
 from probe.runs.plan import features_read, prepare_results, refuse_one_name, settings_of, store_of
-from probe.runs.screens import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
-from probe.runs.sweep_plan import Setting
+from probe.runs.screens import SCHEMA, SCREEN, ScreenedEncoder, ScreenIdentity, ScreenRecord, load_screen
 from probe.screening.report import screen_table
 from probe.system.files import now, write_atomically, write_json
 from probe.system.machine import resolve_device
+from probe.system.progress import progress_bar
 from probe.system.provenance import hardware, provenance
 from probe.vectors.sources import complete_store
-from probe.vectors.store import FeatureStore, read_again_if_damaged
+from probe.vectors.store import read_again_if_damaged
 
 
-def screen_identity(store: FeatureStore, cfg: Config) -> ScreenIdentity:
-    """Returns the identity of the screen that a config asks for."""
-    task, screen = store.corpus.task, asdict(_settings(store, cfg))
-    del screen["first"]  # when, not what
-    if sentence := features_read(cfg, store.source).get("sentence"):
-        screen["sentence"] = sentence
-    return ScreenIdentity(store.corpus.key, task.name, store.vectors_key, screen, cfg.seed)
+def screen_identity(configs: Sequence[Config]) -> ScreenIdentity:
+    """Returns the identity of the screen that configs ask for, one of each encoder."""
+    cfg, stores = configs[0], [store_of(one) for one in configs]
+    settings = asdict(cfg.screen)
+    del settings["first"]  # when, not what
+    task = stores[0].corpus.task
+    if not task.is_per_word:
+        settings |= {"window": 0, "sentence": features_read(cfg, stores[0].source).get("sentence")}
+    return ScreenIdentity(stores[0].corpus.key, task.name, [one.vectors_key for one in stores], settings, cfg.seed)
 
 
-def _settings(store: FeatureStore, cfg: Config) -> ScreenConfig:
-    """Returns the screen's settings. Only words have neighbours, so only they have a window."""
-    return cfg.screen if store.corpus.task.is_per_word else replace(cfg.screen, window=0)
+def run_screen(configs: Sequence[Config], log: Callable[[str], None], command: str | None = None) -> ScreenRecord:
+    """Screens the encoder of each config, after extracting missing features, or reads the screen if it is done.
 
-
-def run_screens(
-    configs: Sequence[Config], log: Callable[[str], None], command: str | None = None
-) -> dict[str, ScreenRecord]:
-    """Screens the encoder of each config, after extracting missing features, and returns the screens by encoder.
-
-    Reuses the screens that screen.json has, and writes it after each new one. The first new screen replaces those of
-    another text, encoder or setting. Raises UserError for a damaged screen.json, for an encoder that cannot be opened,
-    and for two of one name.
+    Raises UserError for a damaged screen.json, for an encoder that cannot be opened, and for two of one name.
     """
     for cfg in configs:
         if not PROBES[cfg.probe.kind].reads_features:
@@ -55,59 +49,73 @@ def run_screens(
             )
     refuse_one_name(configs)
     folder = Path(configs[0].results_dir)
-    wanted = {screen_identity(store_of(cfg), cfg).key: cfg for cfg in configs}
-    done = {one.key: one for one in load_screens(folder).values()}
-    if list(done) == list(wanted):
+    record, identity = load_screen(folder), screen_identity(configs)
+    if record is not None and record.key == identity.key:
         log(f"screened already: {folder / SCREEN}")
-        return by_encoder([*done.values()])
-    prepare_results(folder)
-    for key, cfg in wanted.items():
-        if key not in done:
-            done[key] = _run_screen(cfg, log, command)
-        screens = [done[key] for key in wanted if key in done]
-        write_json(folder / SCREEN, screens[0] if len(screens) == 1 else screens)
-        write_atomically(folder / "screen.md", screen_table(by_encoder(screens)).render("md"))
-    return by_encoder(screens)
+        record = replace(record, margin=configs[0].margin)
+    else:
+        prepare_results(folder)
+        record = _screen(configs, identity, log, command)
+    write_json(folder / SCREEN, record)
+    write_atomically(folder / "screen.md", screen_table(record).render("md"))
+    return record
 
 
-def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) -> ScreenRecord:
-    """Screens one encoder. Its seconds do not include those of extraction."""
+def _screen(
+    configs: Sequence[Config], identity: ScreenIdentity, log: Callable[[str], None], command: str | None
+) -> ScreenRecord:
+    """Screens all encoders and compares them. The seconds do not include those of extraction."""
     import torch
 
-    from probe.screening.screen import Screening, screen
+    from probe.screening.screen import Screened, Screening, ranked
 
-    store = store_of(cfg)
-    identity, settings = screen_identity(store, cfg), settings_of(cfg, store.source)
     software = provenance(command)  # of the code as it was loaded
-    device = resolve_device(cfg.device)
-    for note in store.corpus.notes:
+    device = resolve_device(configs[0].device)
+    stores = [store_of(cfg) for cfg in configs]
+    names = encoder_labels([store.source.name for store in stores])
+    for note in stores[0].corpus.notes:
         log(f"data: {note}.")
+    screened: list[Screened] = []
+    seconds = 0.0
+    for name, store, cfg in zip(names, stores, configs, strict=True):
 
-    def read() -> tuple[Screening, float]:
-        complete_store(store, device)
-        clock = time.perf_counter()
-        screened = screen(store, store.corpus, _settings(store, cfg), cfg.seed, device, log)
-        return screened, time.perf_counter() - clock
+        def screen() -> tuple[list[Screened], float, Screening]:
+            complete_store(store, device)  # noqa: B023 - called in this turn of the loop
+            clock = time.perf_counter()
+            settings = replace(cfg.screen, window=identity.screen["window"])  # noqa: B023
+            screening = Screening(store, settings, cfg.seed, device, cfg.data.order)  # noqa: B023
+            with progress_bar(None, "screening", "choices") as bar:
+                found = [one for one in screening.run() if bar.update() or True]
+            return found, time.perf_counter() - clock, screening
 
-    screened, seconds = read_again_if_damaged(read, functools.partial(print, file=sys.stderr))
+        found, took, screening = read_again_if_damaged(screen, functools.partial(print, file=sys.stderr))
+        screened += [replace(one, candidate=replace(one.candidate, encoder=name)) for one in found]
+        seconds += took
+    clock = time.perf_counter()
+    choices, cover = ranked(screened)
     return ScreenRecord(
         schema=SCHEMA,
         key=identity.key,
         identity=identity,
-        setting=Setting(store.corpus.name, store.source.name, settings.features, {}),
-        data=settings.data,
-        encoder=settings.encoder,
-        fingerprint=store.source.fingerprint,
-        num_layers=store.num_layers,
-        hidden_size=store.hidden_size,
-        features=store.identity,
-        words={text.split: len(text.rows) for text in (screened.train, screened.dev)},
-        pca_components=screened.to.pca_components.shape[2],
-        variance_kept=min(screened.to.kept),
-        ridge_alphas={str(size): alpha for size, alpha in screened.ridge_alphas.items()},
-        beam_sizes=screened.beam_sizes,
-        ranked=screened.ranked,
-        seconds=round(seconds, 3),
+        corpus=stores[0].corpus.name,
+        data=settings_of(configs[0], stores[0].source).data,
+        features=settings_of(configs[0], stores[0].source).features,
+        encoders={
+            name: ScreenedEncoder(
+                settings_of(cfg, store.source).encoder,
+                store.source.fingerprint,
+                store.num_layers,
+                store.hidden_size,
+                store.identity,
+            )
+            for name, store, cfg in zip(names, stores, configs, strict=True)
+        },
+        words=screening.words,
+        units=cover.units,
+        condition=cover.condition,
+        margin=configs[0].margin,
+        ranked=choices,
+        seconds=round(seconds + time.perf_counter() - clock, 3),
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         software=software,
         hardware=hardware(device, torch.get_num_threads()),

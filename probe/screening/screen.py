@@ -1,200 +1,161 @@
-"""Ranks every choice of layers without training: draws sentences, gathers moments, solves and scores readouts.
+"""Screens choices of layers: trains a quick probe on each, and compares them by the statistic of every table.
 
-Train and dev are each divided into parts of whole sentences. Each jackknife sample omits one part of both. Test is
-never read.
+Quick probes are trained on some sentences of train and scored on some of dev. Test is never read.
 """
 
 from __future__ import annotations
 
-import copy
-import math
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from probe.config import ScreenConfig, UserError
+from probe.config import LayersConfig, ScreenConfig, UserError
 from probe.data.corpus import Corpus
-from probe.probes.candidates import Candidate, concatenations, fixed
-from probe.probes.training import classifier_labels
-from probe.screening.gold import Gold
-from probe.screening.moments import Moments, Reduction, TextSample, moments, num_pca_components, reduced, reduction
-from probe.screening.ranking import rank
-from probe.screening.readout import RIDGE_ALPHAS, Key, scores, solve
+from probe.data.order import order_of
+from probe.probes.candidates import Candidate, candidate, fixed
+from probe.probes.selection import select
+from probe.probes.training import classifier_labels, tags_of
+from probe.runs.samples import Cover, SplitStatistics, samples_over
+from probe.scoring.compare import Comparison
+from probe.scoring.significance import Units
+from probe.screening.quick_probe import WindowedWords, quick_predictions
 from probe.system.machine import num_cores
-from probe.system.progress import progress_bar
-from probe.vectors.store import FeatureStore
+from probe.vectors.store import FeatureStore, bounds
 
-SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
-EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
-BEAM_WIDTH = 8  # how many of those are extended
-PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more than this; else they are gathered again
+CONCATENATED = 4  # the best single layers, of which concatenations are tried
 
 
-def screen(
-    store: FeatureStore,
-    corpus: Corpus,
-    cfg: ScreenConfig,
-    seed: int,
-    device: str = "cpu",
-    log: Callable[[str], None] = lambda _: None,
-) -> Screening:
-    """Ranks every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers.
+@dataclass(frozen=True)
+class DrawnText:
+    """Holds some sentences of a split, in their order, with the document of each; None: unknown.
 
-    The store must be complete. With one label per sentence it gives vectors of sentences, and what is said of words
-    here and in `moments` is true of sentences. Raises UserError for too few sentences, DamagedShard.
+    rows: (W,), the positions of their words in the split.
     """
-    is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
-    torch.set_num_threads(1 if is_small else num_cores())
-    train = TextSample(corpus, "train", cfg.sentences, cfg.samples, seed)
-    dev = TextSample(corpus, "dev", cfg.dev_sentences, cfg.samples, seed)
-    for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
-        if (there := len(text.tags)) < cfg.samples:
-            raise UserError(
-                f"screen.samples={cfg.samples}: expected at most {there}, the drawn sentences of {text.split} (of "
-                f"{len(corpus.splits[text.split].words)}, by screen.{setting})."
-            )
-    num_components = num_pca_components(cfg.pca_components, store, cfg.window, device)
-    to = reduction(store, train, num_components, device)
-    log(
-        f"screen: {len(train.tags)} sentences of train, {len(dev.tags)} of dev; of each layer {num_components} "
-        f"of {store.hidden_size} components, {100 * min(to.kept):.1f} % of its variance or more"
-    )
-    found = Screening(store, corpus, cfg, train, dev, to)
-    found.run()
-    return found
+
+    split: str
+    tags: list[list[str]]
+    documents: list[int] | None
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, corpus: Corpus, split: str, most: int, seed: int) -> DrawnText:
+        tags, documents = corpus.splits[split].tags, corpus.splits[split].documents
+        drawn = np.sort(np.random.default_rng([seed, len(split)]).permutation(len(tags))[:most])
+        ends = bounds([len(sentence) for sentence in tags])
+        rows = np.concatenate([np.arange(ends[k], ends[k + 1]) for k in drawn])
+        return cls(split, [tags[k] for k in drawn], documents and [documents[k] for k in drawn], rows)
+
+    def read(self, store: FeatureStore, layer: int) -> Tensor:
+        """Returns the vectors of a layer, (W, H) in float32. Raises DamagedShard."""
+        parts = []
+        for shard, (vectors,) in store.read(self.split, [layer]):
+            first, last = np.searchsorted(self.rows, [shard.first, shard.last])
+            parts.append(vectors[torch.from_numpy(self.rows[first:last] - shard.first)].float())
+        return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class Screened:
+    """Holds a choice of layers of one encoder with what its quick probes came to.
+
+    influence: (S, U), how much each unit of dev moves each score; None if the score has none. units: of dev's text.
+    """
+
+    candidate: Candidate
+    influence: np.ndarray | None
+    units: Units
 
 
 class Screening:
-    """Holds train and dev of a screen, and what it finds.
+    """Screens one encoder. The store must be complete. words: how many of train and dev were drawn.
 
-    ranked: best first. ridge_alphas: by the number of concatenated layers. beam_sizes: the numbers of layers for which
-    not every concatenation was tried.
+    order: of dev's sentences, as data.order states it. Raises UserError for a text that is too small, DamagedShard.
     """
 
-    def __init__(
-        self, store: FeatureStore, corpus: Corpus, cfg: ScreenConfig, train: TextSample, dev: TextSample, to: Reduction
-    ) -> None:
-        self.cfg, self.to, self.train, self.dev = cfg, to, train, dev
-        self.depth, self.hidden_size = store.num_layers, store.hidden_size
-        self.train_layers = reduced(store, train, to, torch.float16)
-        self.dev_layers = reduced(store, dev, to, torch.float16)
-        known, _ = classifier_labels(corpus.splits["train"].tags)
-        one_hot = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known))
-        self.labels = one_hot.float().to(to.mean.device)
-        self.gold, self.score = Gold(dev, known, cfg.samples, corpus.task), corpus.task.headline
-        self.ridge_alphas: dict[int, float] = {}
-        self.beam_sizes: list[int] = []
-        self.ranked: list[Candidate] = []
-        self.scores: dict[Key, list[tuple[float, float]]] = {}  # dev F1 and squared error per word, of each sample
+    def __init__(self, store: FeatureStore, cfg: ScreenConfig, seed: int, device: str, order: str | None) -> None:
+        self.store, self.cfg, self.seed, self.device = store, cfg, seed, device
+        self.order = order_of(order, store.corpus.about.get("neighbours"), "dev")
+        corpus = store.corpus
+        self.train = DrawnText.of(corpus, "train", cfg.sentences, seed)
+        self.dev = DrawnText.of(corpus, "dev", cfg.dev_sentences, seed)
+        self.labels, ids = classifier_labels(self.train.tags)
+        if len(self.labels) < 2:
+            raise UserError(
+                f"screen.sentences={cfg.sentences}: the drawn sentences of train have one label, {self.labels[0]}."
+            )
+        self.gold = torch.tensor([ids[tag] for sentence in self.train.tags for tag in sentence]).to(device)
+        self.words = {text.split: len(text.rows) for text in (self.train, self.dev)}
 
-    def run(self) -> None:
-        """Scores and ranks every candidate."""
-        candidates: list[Candidate] = []
-        with progress_bar(None, "screening", "readouts") as bar:
-            for part, others in enumerate(self._without_each_part()):
-                if part == 0:
-                    self._choose_ridge_alphas(others)
-                    candidates = self._candidates(others, bar)
-                    bar.total = len(candidates) * self.cfg.samples
-                else:
-                    self._score(candidates, others, part, bar)
-        scored = []
-        for one in candidates:
-            f1, error = map(list, zip(*self.scores[one.readout], strict=True))
-            scored.append(replace(one, f1=f1, error=error))
-        self.ranked = rank(scored)
+    def run(self) -> Iterator[Screened]:
+        """Yields every single layer and preset, then concatenations of the best single layers.
 
-    def _candidates(self, others: Moments, bar: tqdm) -> list[Candidate]:
-        """Returns all candidates. Each is scored on the first sample, which chooses the concatenations to extend."""
-        candidates = {one.readout: one for one in fixed(self.depth, self.hidden_size)}
-
-        def score() -> None:
-            new = [one for key, one in candidates.items() if key not in self.scores]
-            self._score(new, others, 0, bar)  # together: they share work
-
-        found = concatenations(1, self.depth, self.hidden_size)
-        for size in range(2, min(self.cfg.max_layers, self.depth + 1) + 1):
-            extended: list[Sequence[int]] = []
-            if math.comb(self.depth + 1, size) > EVERY:
-                self.beam_sizes.append(size)
-                score()
-                found.sort(key=lambda one: self.scores[one.readout][0][0], reverse=True)
-                extended = [one.layers.indices for one in found[:BEAM_WIDTH]]
-            found = concatenations(size, self.depth, self.hidden_size, extended)
-            candidates = {one.readout: one for one in found} | candidates
-        score()
-        return list(candidates.values())
-
-    def _without_each_part(self) -> Iterator[Moments]:
-        """Yields the moments of train without its first part, without its second, ..."""
-        words_of = [self.train.part == part for part in range(self.cfg.samples)]
-        parts = deque([self._moments(words_of[0])])
-        if parts[0].xx.nbytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
-            parts += map(self._moments, words_of[1:])
-            total = copy.deepcopy(parts[0])
-            for part in list(parts)[1:]:
-                total.add(part)
-        else:
-            total = self._moments(np.ones(len(self.train.rows), bool))
-        for words in words_of:
-            left_out = parts.popleft() if parts else self._moments(words)
-            total.add(left_out, -1)
-            yield total
-            total.add(left_out)
-            del left_out  # before the next is gathered
-
-    def _moments(self, words: np.ndarray) -> Moments:
-        """Returns the moments of these words of train (a mask), which form whole sentences."""
-        there = torch.from_numpy(words)
-        layers = self.train_layers if words.all() else self.train_layers[there]
-        text, window = self.train, self.cfg.window
-        return moments(layers, self.labels[there], text.position[words], text.length[words], window)
-
-    def _choose_ridge_alphas(self, sums: Moments) -> None:
-        """Chooses the ridge penalty of each number of layers by the least squared error on held-out parts of train.
-
-        Single layers use the best single layer's penalty, because a useless layer prefers the largest one. More layers
-        use the penalty of the concatenation of the best single layers.
+        Each core trains one choice at a time, on one thread: for many small steps, a second thread gains nothing.
         """
-        words = torch.from_numpy(self.train.part == 0)
-        layers, gold = self.train_layers[words], self.train.labels[words.numpy()]
-        outside = self.train.beyond(self.cfg.window)[:, words].to(layers.device)
+        depth, size = self.store.num_layers, self.store.hidden_size
+        torch.set_num_threads(1)
+        presets, singles = fixed(depth, size), []
+        with ThreadPoolExecutor(num_cores() if self.device == "cpu" else 1) as pool:
+            for screened in pool.map(self.screened, presets):
+                if len(screened.candidate.layers.indices) == 1:
+                    singles.append(screened.candidate)
+                yield screened
+            singles.sort(key=lambda one: -one.mean)
+            best = sorted(one.layers.indices[0] for one in singles[:CONCATENATED])
+            numbers = range(2, self.cfg.max_layers + 1)
+            chosen = [LayersConfig([*some], "concat") for n in numbers for some in itertools.combinations(best, n)]
+            found = [candidate(select(layers, depth, size)) for layers in chosen]
+            tried = {one.readout for one in presets}
+            yield from pool.map(
+                self.screened, [replace(one, searched=True) for one in found if one.readout not in tried]
+            )
 
-        def errors(keys: Sequence[Key]) -> dict[tuple[tuple[int, ...], float], float]:
-            found: dict[tuple[tuple[int, ...], float], float] = {}
-            for alpha in RIDGE_ALPHAS:
-                solved = dict(solve(sums, keys, self.to, {1: alpha}))
-                for (_, indices), given in zip(solved, scores([*solved.values()], layers, outside), strict=True):
-                    found[indices, alpha] = float(squared_error(given, gold).mean())
-            return found
+    def screened(self, choice: Candidate) -> Screened:
+        """Trains the quick probes of a choice of layers and scores them on dev."""
+        train, dev = self._features(choice)
+        predicted = quick_predictions(train, self.gold, len(self.labels), dev, self.seed, self.cfg.seeds).cpu()
+        task, statistics = self.store.corpus.task, []
+        for ids in predicted:
+            counts = task.counts(self.dev.tags, tags_of(ids, self.labels, self.dev.tags))
+            if self.dev.documents is not None:
+                counts["documents"] = self.dev.documents
+            statistics.append(SplitStatistics.of(counts, task.headline, self.order))
+        units = statistics[0].units
+        scores = [float(task.headline.value(one.statistics.sum(0))) for one in statistics]
+        moves = [one.influence(units) for one in statistics] if task.headline.has_influence else None
+        return Screened(replace(choice, scores=scores), None if moves is None else np.stack(moves), units)
 
-        found = errors([("concat", (k,)) for k in range(self.depth + 1)])
-        best_first = list(dict.fromkeys(indices[0] for indices, _ in sorted(found, key=found.__getitem__)))
-        sizes = range(2, min(self.cfg.max_layers, len(best_first)) + 1)
-        found |= errors([("concat", tuple(sorted(best_first[:size]))) for size in sizes])
-        for indices, alpha in sorted(found, key=found.__getitem__, reverse=True):
-            self.ridge_alphas[len(indices)] = alpha
+    def _features(self, choice: Candidate) -> tuple[WindowedWords, WindowedWords]:
+        """Returns the vectors of train and dev, scaled by train's as layers.normalize=scale does."""
+        parts: tuple[list[Tensor], list[Tensor]] = [], []
+        for layer in choice.layers.indices:
+            train, dev = (text.read(self.store, layer) for text in (self.train, self.dev))
+            mean = train.mean(0)
+            deviation = (train - mean).square().mean().sqrt()
+            for part, vectors in zip(parts, (train, dev), strict=True):
+                part.append((vectors - mean) / (deviation or 1.0))
+        train, dev = (torch.cat(p, 1) if choice.layers.combine == "concat" else torch.stack(p).mean(0) for p in parts)
+        deviation = train.square().mean().sqrt()
 
-    def _score(self, candidates: Sequence[Candidate], sums: Moments, part: int, bar: tqdm) -> None:
-        """Scores some candidates without one part of dev."""
-        kept = self.dev.part != part
-        solved = dict(solve(sums, [one.readout for one in candidates], self.to, self.ridge_alphas))
-        outside = self.dev.beyond(self.cfg.window).to(self.dev_layers.device)
-        for key, found in zip(solved, scores([*solved.values()], self.dev_layers, outside), strict=True):
-            error = float(squared_error(found, self.dev.labels)[kept].mean())
-            statistics = self.score.statistics(self.gold.counts(found.argmax(1).cpu().numpy()))
-            score = float(self.score.value(np.delete(statistics, part, axis=0).sum(0)))
-            self.scores.setdefault(key, []).append((score, error))
-            bar.update()
+        def windowed(vectors: Tensor, text: DrawnText) -> WindowedWords:
+            scaled = (vectors / (deviation or 1.0)).to(self.device)
+            return WindowedWords.of(scaled, [*map(len, text.tags)], self.cfg.window)
+
+        return windowed(train, self.train), windowed(dev, self.dev)
 
 
-def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
-    """Returns (W,) between scores and one-hot labels; a label not in train is an extra column of zero scores."""
-    gold = torch.from_numpy(labels).to(scores.device)
-    own = scores.gather(1, gold.clamp(min=0)[:, None])[:, 0]
-    return (scores.square().sum(1) + 1 - 2 * torch.where(gold >= 0, own, torch.zeros_like(own))).cpu().numpy()
+def ranked(screened: Sequence[Screened]) -> tuple[list[Candidate], Cover]:
+    """Returns choices of one or several encoders best first, with how far each lies behind the truly best one.
+
+    All must be scored on the same text. Also returns what other text this holds for.
+    """
+    order = sorted(screened, key=lambda one: (-one.candidate.mean, one.candidate.cost, one.candidate.name))
+    moves = [one.influence for one in order if one.influence is not None]
+    scores = [one.candidate.scores for one in order]
+    samples, cover = samples_over(scores, moves, [one.units for one in order] if len(moves) == len(order) else [])
+    behind = Comparison(samples).behind()
+    return [replace(one.candidate, behind=within) for one, within in zip(order, behind, strict=True)], cover

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.conditions import CONDITIONS
-from probe.config import UserError, default_margin, layer_presets
+from probe.config import UserError, default_margin
 from probe.format import encoder_labels
 from probe.probes.candidates import readout_of
 from probe.race.rule import Elimination
@@ -21,7 +21,7 @@ from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.progress import failures, other_results
 from probe.runs.records import Records, bad_records
-from probe.runs.screens import load_screens
+from probe.runs.screens import load_screen
 from probe.runs.sweep_plan import SWEEP, read_asked
 from probe.system.files import canonical, short, to_jsonable
 from probe.system.grouping import group_by
@@ -78,20 +78,21 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
 
 
 def _best_of_screen(folder: Path, rows: Sequence[Row]) -> dict[str, int]:
-    """Finds the rows that a screen chose: the first of their width in the folder's screen, before they were trained.
+    """Finds the rows that the folder's screen chose for the scores of their layers, before they were trained.
 
-    Returns the number of the screen's choices by the rows' cells. Presets are left out: they need no screen.
+    Returns the number of the screen's choices by the rows' cells.
     """
-    screens = load_screens(folder).values()
-    presets = {preset.name for preset in layer_presets()} if screens else set()  # reading them takes 0.1 s
+    screen = load_screen(folder)
+    if screen is None:
+        return {}
+    chosen = {(choice.encoder, choice.readout) for choice in screen.ranked if choice.searched}
+    short_names = {one.settings["name"]: name for name, one in screen.encoders.items()}
     return {
         row.identity.cell: len(screen.ranked)
-        for screen in screens
         for row in rows
-        if row.setting.encoder == screen.setting.encoder and row.name not in presets
         if all(record.started > screen.finished for record in row.records.values())
-        for first in [choice for choice in screen.ranked if choice.width == row.width][:1]
-        if first.readout == readout_of(row.identity.layers.combine, row.identity.layers.indices)
+        and (short_names.get(row.setting.encoder), readout_of(row.identity.layers.combine, row.identity.layers.indices))
+        in chosen
     }
 
 

@@ -21,7 +21,7 @@ from probe.race.spec import RACE, read_outcome
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_json, load_record, load_records
-from probe.runs.screens import SCREEN, load_screens
+from probe.runs.screens import SCREEN, load_screen
 from probe.runs.sweep_plan import SWEEP, read_asked
 from probe.system.files import canonical, key_of, read_regular, sha256_of, to_jsonable
 from probe.tables.formats import FILES, render
@@ -75,7 +75,7 @@ def check_files(folder: Path) -> Iterator[Check]:
         problems = list(_problems(file, said))
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, first_few(problems, glue="; ") or what)
-    checks = {SWEEP: _check_asked_for, SCREEN: _check_screens, RACE: _check_race, TABLE: check_table}
+    checks = {SWEEP: _check_asked_for, SCREEN: _check_screen, RACE: _check_race, TABLE: check_table}
     for name, check in checks.items():
         if name in (SCREEN, RACE) and not (folder / name).exists():
             continue
@@ -197,9 +197,10 @@ def _check_asked_for(folder: Path) -> Result:
     return False, f"{len(missing)} of {len(expected)} runs have no record here: {named}; the same sweep makes them"
 
 
-def _check_screens(folder: Path) -> Result:
-    """Checks that a folder's screens can be read and that their keys are hashes of their identities."""
-    return True, f"key of {', '.join(load_screens(folder))}"
+def _check_screen(folder: Path) -> Result:
+    """Checks that a folder's screen can be read and that its key is the hash of its identity."""
+    screen = load_screen(folder)
+    return screen is not None, "key of " + ", ".join(screen.encoders if screen else ())
 
 
 def _check_race(folder: Path) -> Result:

@@ -26,7 +26,7 @@ import torch
 
 import probe
 from probe.runs.plan import plan, store_of
-from probe.runs.screens import load_screens
+from probe.runs.screens import load_screen
 from probe.settings import config_of
 from probe.vectors.sources import complete_store, text_encoder
 
@@ -42,7 +42,8 @@ def screened(overrides: list[str]) -> dict[str, Any]:
         if done.returncode:
             sys.exit(done.stderr)
         print(done.stdout)
-        (record,) = load_screens(Path(folder)).values()
+        record = load_screen(Path(folder))
+        assert record is not None
     return {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(os.times().children_user + os.times().children_system, 1),

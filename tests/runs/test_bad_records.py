@@ -235,7 +235,7 @@ SCREEN, RACE = RESULTS / "demo-quickstart/screen.json", RESULTS / "conll2003-mpn
 @pytest.mark.parametrize(
     ("place", "value"),
     [("words", {}), ("identity.screen", {}), ("identity.task", "x"), ("ranked.0.layers.indices", 3),
-     ("ranked.0.layers.indices", [1, 99]), ("ranked.0.f1", []), ("ranked.0.error", [0.5])],
+     ("ranked.0.layers.indices", [1, 99]), ("ranked.0.scores", []), ("ranked.0.behind", [0.5])],
 )  # fmt: skip
 def test_an_odd_value_of_a_screen_is_named(tmp_path: Path, place: str, value: object):
     content = json.loads(SCREEN.read_text())

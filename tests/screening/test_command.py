@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,12 @@ from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
-from probe.runs.screens import SCREEN, load_screens
-from probe.screening.report import caption
+from probe.runs.screens import SCREEN, load_screen
+from probe.screening.report import caption, worth_training
+from probe.settings import configs_of
 from probe.verify.checks import check_files
 
-QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
+QUICK = ["screen.max_layers=1", "screen.sentences=40", "screen.seeds=2", "screen.dev_sentences=20"]
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,11 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
 
 
 def test_a_caption_counts_what_has_a_label(screened: Path):
-    (screen,) = load_screens(screened).values()
+    screen = load_screen(screened)
+    assert screen is not None
     for task, unit in (("spans", "words"), ("sentence", "sentences")):
         of_task = replace(screen, identity=replace(screen.identity, task=task))
-        names(caption({"encoder": of_task}), f"{screen.words['train']} {unit} of train")
+        names(caption(of_task), f"{screen.words['train']} {unit} of train")
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,8 @@ def test_a_caption_counts_what_has_a_label(screened: Path):
         (lambda s: s["identity"].update(seed=9), ["key", "identity"]),
         (lambda s: s.pop("words"), ["words"]),
         (lambda s: s.update(ranked=[]), [SCREEN]),
+        (lambda s: s["ranked"][0].update(encoder="another"), ["another"]),
+        (lambda s: s.update(schema=2), ["schema", "2"]),
     ],
 )
 def test_a_screen_that_does_not_fit_its_key_or_lacks_a_part_is_named(screened: Path, change, facts: list[str]):
@@ -72,6 +77,20 @@ def test_a_screen_that_does_not_fit_its_key_or_lacks_a_part_is_named(screened: P
     (screened / SCREEN).write_text(json.dumps(content))
     (line,) = bad(screened)
     names(line, *facts)
+
+
+def test_the_command_it_advises_trains_what_is_worth_it(screened: Path, typed, inputs: list[str]):
+    done = typed("screen", *inputs, *QUICK, "results_dir=out", "margin=0")
+    assert done.returncode == 0
+    screen = load_screen(screened)
+    assert screen is not None
+    assert screen.margin == 0
+    (advised,) = [line for line in done.stderr.splitlines() if "probe -m" in line]
+    words = shlex.split(advised[advised.index("probe -m") :])
+    assert f"layers={','.join(one.name for one in worth_training(screen))}" in words
+    configs, _ = configs_of(words[1:])
+    assert {cfg.layers.normalize for cfg in configs} == {"scale"}
+    assert len(configs) == 3 * len(worth_training(screen))
 
 
 def test_a_damaged_screen_is_named_and_stays(screened: Path, typed, inputs: list[str]):
@@ -103,7 +122,7 @@ def test_a_sweep_can_screen_first_with_the_same_keys(typed, inputs: list[str], t
     sweep = ["-m", "layers=embeddings,last", "jobs=1", *inputs]
     shown = typed(*sweep, *QUICK, "screen.first=true", "results_dir=shown")
     assert shown.returncode == 0, shown.stderr
-    assert load_screens(tmp_path / "shown")
+    assert load_screen(tmp_path / "shown")
     plain = typed(*sweep, "results_dir=plain")
     assert plain.returncode == 0
     made = [{path.name for path in (tmp_path / folder / "records").iterdir()} for folder in ("shown", "plain")]
