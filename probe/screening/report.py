@@ -14,8 +14,8 @@ from probe.tables.formats import TextTable
 from probe.tables.notes import how_read
 
 # What long training makes of differences between quick probes (`tests/benchmarks/screens.py table`, results/README.md).
-SLOPE = 2.0  # so many times a difference after long training is that of quick probes
-SPREAD = 0.01  # by so much the place of a row may still be off, a fraction
+# A difference between quick probes is so many times that after long training: typically, at least and at most.
+TYPICAL, LEAST, MOST = 1.75, 1.25, 2.5
 
 
 class Forecast(NamedTuple):
@@ -28,13 +28,13 @@ class Forecast(NamedTuple):
 
 def forecast(choice: Candidate, first: Candidate) -> Forecast:
     """Forecasts how far a choice will lie behind the best one after long training. first: the best of the screen."""
-    nearest, farthest = -choice.behind[1] / SLOPE, -choice.behind[0] / SLOPE
-    return Forecast((first.mean - choice.mean) / SLOPE, max(0.0, nearest - SPREAD), min(1.0, farthest + SPREAD))
+    farthest, nearest = choice.behind
+    return Forecast((first.mean - choice.mean) / TYPICAL, -nearest / MOST, min(1.0, -farthest / LEAST))
 
 
 def worth_training(screen: ScreenRecord) -> list[Candidate]:
-    """Returns the choices that are not shown to lie farther behind than the margin, the cheapest first."""
-    kept = [choice for choice in screen.ranked if -choice.behind[1] <= SLOPE * screen.margin / 100]
+    """Returns the choices that may lie within the margin after long training, the cheapest first."""
+    kept = [one for one in screen.ranked if forecast(one, screen.ranked[0]).low <= screen.margin / 100]
     return sorted(kept, key=lambda choice: choice.cost)
 
 
@@ -98,9 +98,8 @@ def screen_table(screen: ScreenRecord) -> TextTable:
         align_left=[header in ("encoder", "layers chosen", "layers", "train") for header in headers],
         above=[caption(screen)],
         below=[
-            f"Expected behind: points behind the best choice after long training of a BiLSTM, a forecast (95 %). The "
-            f"differences between quick probes are about {SLOPE:g} times as large. Train: not shown to be more than "
-            f"{points} behind.{rests_on}{found} A quick probe sees no difference between "
+            f"Expected behind: points behind the best choice after long training, a forecast. Quick probes differ {LEAST:g} "
+            f"to {MOST:g} times as much. Train: it may lie within {points} of the best.{rests_on}{found} A quick probe sees no difference between "
             "sum, mean and mix of the same layers."
         ],
         bold=[0],
@@ -117,11 +116,11 @@ def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
     points = points_of(screen.margin)
     text = f"Screened first: {named} (layers {format_layers(first.layers.indices)}). "
     if len(kept) == len(screen.ranked):
-        return text + f"No choice is shown to be more than {points} behind: this text does not separate the layers."
-    others = pluralize(len(screen.ranked) - len(kept), "choice")
+        return f"{text}Each choice may lie within {points} of the best: this text does not separate the layers."
+    left_out = len(screen.ranked) - len(kept)
     return (
-        text
-        + f"{others} of {len(screen.ranked)} will be more than {points} behind after long training; train the rest."
+        f"{text}{left_out} of {pluralize(len(screen.ranked), 'choice')} will lie more than {points} behind the best after "
+        f"long training. The other {len(kept)} are worth training."
     )
 
 
@@ -131,9 +130,9 @@ def caption(screen: ScreenRecord) -> str:
     window = settings["window"] * task.is_per_word
     reads = f"a {task.unit} and {window} to each side" if window else f"a {task.unit}"
     made_on = [screen.corpus, " and ".join(screen.encoders), *how_read(screen.features)]
-    text = f", {screen.units}" if screen.units else ""
+    text = f" Dev is {screen.units}." if screen.units else ""
     return (
         f"{', '.join(made_on)}. A screen: each choice has {settings['seeds']} quick probes (a perceptron that reads "
         f"{reads}), trained on {pluralize(screen.words['train'], task.unit)} of train. {task.headline.title} on "
-        f"{pluralize(screen.words['dev'], task.unit)} of dev{text} in percent, mean ± standard deviation over seeds."
+        f"{pluralize(screen.words['dev'], task.unit)} of dev in percent, mean ± standard deviation over seeds.{text}"
     )

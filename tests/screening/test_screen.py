@@ -24,7 +24,7 @@ from probe.probes.training import tags_of
 from probe.scoring.compare import Comparison, Sample
 from probe.screening import quick_probe
 from probe.screening.quick_probe import HIDDEN_SIZE, WindowedWords, quick_predictions
-from probe.screening.report import SLOPE, forecast, worth_training
+from probe.screening.report import MOST, TYPICAL, forecast, worth_training
 from probe.screening.screen import DrawnText, Screened, Screening, ranked
 from probe.vectors.store import FeatureStore
 
@@ -246,11 +246,11 @@ def test_a_choice_is_left_out_if_it_is_shown_to_be_behind_the_margin():
     every = [
         choice("first", 6, 0.80, [-0.01, 0.0]),
         choice("near", 5, 0.79, [-0.03, 0.0]),
-        choice("at", 4, 0.76, [-0.06, -0.01 * SLOPE]),
-        choice("far", 2, 0.60, [-0.25, -0.011 * SLOPE]),
+        choice("at", 4, 0.76, [-0.06, -0.01 * MOST]),
+        choice("far", 2, 0.60, [-0.25, -0.011 * MOST]),
     ]
     screen: Any = SimpleNamespace(ranked=every, margin=1.0)
     assert [one.name for one in worth_training(screen)] == ["at", "near", "first"], "the cheapest first"
     expected = forecast(every[3], every[0])
-    assert expected.behind == pytest.approx(0.20 / SLOPE)
+    assert expected.behind == pytest.approx(0.20 / TYPICAL)
     assert 0 <= expected.low < expected.behind < expected.high
