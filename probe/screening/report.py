@@ -98,9 +98,9 @@ def screen_table(screen: ScreenRecord) -> TextTable:
         align_left=[header in ("encoder", "layers chosen", "layers", "train") for header in headers],
         above=[caption(screen)],
         below=[
-            f"Expected behind: points behind the best choice after long training, a forecast. Quick probes differ {LEAST:g} "
-            f"to {MOST:g} times as much. Train: it may lie within {points} of the best.{rests_on}{found} A quick probe sees no difference between "
-            "sum, mean and mix of the same layers."
+            "Expected behind: points behind the best choice after long training, a forecast. Quick probes differ "
+            f"{LEAST:g} to {MOST:g} times as much. Train: it may lie within {points} of the best.{rests_on}{found} "
+            "A quick probe sees no difference between sum, mean and mix of the same layers."
         ],
         bold=[0],
         emphasised=[k for k, header in enumerate(headers) if header in ("encoder", "layers chosen", f"dev {score}")],
@@ -117,10 +117,10 @@ def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
     text = f"Screened first: {named} (layers {format_layers(first.layers.indices)}). "
     if len(kept) == len(screen.ranked):
         return f"{text}Each choice may lie within {points} of the best: this text does not separate the layers."
-    left_out = len(screen.ranked) - len(kept)
+    left_out = f"{len(screen.ranked) - len(kept)} of {pluralize(len(screen.ranked), 'choice')}"
     return (
-        f"{text}{left_out} of {pluralize(len(screen.ranked), 'choice')} will lie more than {points} behind the best after "
-        f"long training. The other {len(kept)} are worth training."
+        f"{text}{left_out} will lie more than {points} behind the best after long training. The other {len(kept)} are "
+        "worth training."
     )
 
 
