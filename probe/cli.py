@@ -50,7 +50,7 @@ examples:
   probe +sweep=quickstart                                    six rows of the paper, bundled corpus and encoder
   probe data=demo encoder=minilm_l6 layers=second_to_last    one run
   probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
-  probe layers=single 'layers.indices=[7]'                   any layer
+  probe -m layers=last,layer_7,concat_2_5_7                  presets, and any layers by the names of their rows
   probe 'layers.indices=[0,12]' layers.combine=mean          any layers, by sum, mean, concat or mix
   probe encoder.path=DIR data=columns data.path=DIR          your own encoder and corpus
   probe inspect "I love Paris" encoder=minilm_l6             pieces, hidden states, vectors of one text

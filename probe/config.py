@@ -338,16 +338,13 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-def layers_named(row: str) -> LayersConfig:
-    """Returns a row's layers by its name in tables: a preset, layer_4, concat_3_4, mix_1_2_3. Raises UserError."""
-    presets = {preset.name: preset for preset in layer_presets()}
-    if row in presets:
-        return presets[row]
-    combine, *indices = row.split("_")
+def layers_named(row: str) -> LayersConfig | None:
+    """Returns the layers of a row that tables name by its layers (layer_4, concat_3_4, mix_1_2_3), or of a number."""
+    combine, *indices = row.split("_") if "_" in row else ("layer", row)
     is_known = combine in ("sum", "mean", "concat", "mix") or (combine == "layer" and len(indices) == 1)
-    if is_known and indices and all(map(str.isdecimal, indices)):
-        return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
-    raise unknown("race.rows", row, [*presets, "layer_4", "concat_3_4", "mix_1_2_3", "..."])
+    if not is_known or not all(map(str.isdecimal, indices)):
+        return None
+    return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
 
 
 def layer_presets() -> list[LayersConfig]:

@@ -17,6 +17,7 @@ from probe.config import (
     CHECKS,
     UNUSED_SETTINGS,
     Config,
+    LayersConfig,
     UserError,
     conf_dir,
     layers_named,
@@ -176,8 +177,10 @@ def _jobs(parser: OverridesParser, overrides: Sequence[Override]) -> list[list[O
     """Returns the overrides of each job of a sweep: the product of all values. The last of equal names counts."""
     values = {(_name(override), _is_preset(override)): _values(parser, override) for override in overrides}
     layers = ("layers.indices", False)
-    if layers in values and len(values.get(("layers", True), ())) > 1:
-        raise UserError(f"{values[layers][0].input_line} would replace the layers of each preset: type layers=single.")
+    rows = values.get(("layers", True), [])
+    if layers in values and (len(rows) > 1 or any(map(_row_named, rows))):
+        named = "each preset" if len(rows) > 1 else rows[0].input_line
+        raise UserError(f"{values[layers][0].input_line} would replace the layers of {named}: type layers=single.")
     if [override.value() for override in values.get(layers, [])] != [EACH]:
         return _products(values)
     of_encoder = {key: options for key, options in values.items() if key[0].partition(".")[0] == "encoder"}
@@ -235,25 +238,29 @@ def _is_preset(override: Override) -> bool:
 
 
 def _presets(job: Sequence[Override]) -> tuple[str, ...]:
-    """Returns the presets that a job chooses, as they are typed. Raises UserError for one that does not exist."""
-    chosen = [override for override in job if _is_preset(override)]
-    for override in chosen:
-        group, name = _name(override), override.value()
-        if name not in (there := preset_names(group)):
-            error = unknown(str(override.input_line), str(name), there)
-            raise UserError(f"{error} {_by_number(str(name))}" if group == "layers" else str(error))
-    return tuple(str(override.input_line) for override in chosen)
+    """Returns the presets that a job chooses, as they are typed; layers=single for a row that is typed by its name.
+
+    Raises UserError for a preset that does not exist.
+    """
+    presets = []
+    for override in job:
+        if not _is_preset(override):
+            continue
+        group, name, typed = _name(override), str(override.value()), str(override.input_line)
+        if _row_named(override):
+            typed = "layers=single"
+        elif name not in (there := preset_names(group)):
+            by_number = " By number: layers=7, layers=concat_2_5_7, layers=mix_0_1." * (group == "layers")
+            raise UserError(f"{unknown(typed, name, there)}{by_number}")
+        presets.append(typed)
+    return tuple(presets)
 
 
-def _by_number(row: str) -> str:
-    """Says how a row that tables call so is typed."""
-    try:
-        layers = layers_named(row)
-    except UserError:
-        return "By number: layers=single 'layers.indices=[7]'."
-    indices = ",".join(map(str, layers.indices))
-    combine = f" layers.combine={layers.combine}" * (len(layers.indices) > 1)
-    return f"Type layers=single 'layers.indices=[{indices}]'{combine}."
+def _row_named(override: Override) -> LayersConfig | None:
+    """Returns the layers of a row that is typed by its name in tables or by its number; None for anything else."""
+    name = str(override.value())
+    is_row = _name(override) == "layers" and _is_preset(override) and name not in preset_names("layers")
+    return layers_named(name) if is_row else None
 
 
 class Composed(NamedTuple):
@@ -296,6 +303,8 @@ def _config(job: Sequence[Override]) -> Config:
 
     composed = _composed(_presets(job))
     settings = copy.deepcopy(composed.settings)
+    for row in filter(None, map(_row_named, job)):
+        settings.layers.indices, settings.layers.combine = row.indices, row.combine
     known = setting_names()
     for override in job:
         if not _is_preset(override):

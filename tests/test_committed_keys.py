@@ -93,7 +93,8 @@ def test_every_row_that_a_race_names_is_committed(command: str):
     folder = ROOT / base.results_dir
     records = list(load_records(folder).values())
     encoder, sentences = records[0].encoder, records[0].data.splits.train.sentences
-    named = [replace(layers_named(row), normalize=base.layers.normalize) for row in base.race.rows or ()]
+    typed = [layers_named(row) for row in base.race.rows or ()]
+    named = [replace(layers, normalize=base.layers.normalize) for layers in typed if layers]
     named += [cfg.layers for cfg in configs if cfg.seed == base.seed] if len(configs) > 1 else []
     names = sorted({select(layers, encoder.num_layers, encoder.hidden_size).name for layers in named})
     asked = json.loads((folder / "race.json").read_text())["asked"]

@@ -165,6 +165,37 @@ def test_a_preset_changed_by_hand_loses_its_name():
     assert config_of(["layers=single", "layers.indices=[3]"]).layers.name == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "indices", "combine"),
+    [
+        ("7", [7], "concat"),
+        ("layer_4", [4], "concat"),
+        ("concat_2_5_7", [2, 5, 7], "concat"),
+        ("concat_5_2", [5, 2], "concat"),
+        ("mix_0_1", [0, 1], "mix"),
+        ("mean_1_2", [1, 2], "mean"),
+        ("sum_12_11_10_9", [12, 11, 10, 9], "sum"),
+    ],
+)
+def test_a_row_is_typed_by_its_name_or_number(name: str, indices: list[int], combine: str):
+    by_name = config_of([f"layers={name}", "layers.normalize=scale"])
+    typed = ["layers=single", f"layers.indices={indices}", f"layers.combine={combine}", "layers.normalize=scale"]
+    assert repr(by_name) == repr(config_of(typed))
+    assert select(by_name.layers, 12, 8).name == (name if name != "7" else "layer_7")
+
+
+def test_names_of_rows_and_presets_are_swept_together():
+    typed = ["layers=last,layer_4,concat_2_3,7", "layers.normalize=scale", "probe.hidden_size=64"]
+    configs, _ = configs_of(["-m", *typed, "seed=1,2"])
+    names = [(select(cfg.layers, 12, 8).name, cfg.seed) for cfg in configs]
+    assert names == [(row, seed) for row in ("last", "layer_4", "concat_2_3", "layer_7") for seed in (1, 2)]
+    assert {(cfg.layers.normalize, cfg.probe.hidden_size) for cfg in configs} == {("scale", 64)}
+    for asked in (["layers=range(0,3)"], ["+sweep=quickstart", "layers=0,1,2", "seed=1"]):
+        assert [cfg.layers.indices for cfg in configs_of(["-m", *asked])[0]] == [[0], [1], [2]]
+    with pytest.raises(UserError, match=r"layers\.indices=each.*layers=layer_4"):
+        configs_of(["+sweep=each_layer", "layers=layer_4", "encoder=minilm_l6"])
+
+
 def test_an_encoder_in_a_folder_is_called_as_typed_or_like_the_folder(tmp_path: Path):
     (tmp_path / "link").symlink_to(tmp_path / "bert")
     for typed, name in (

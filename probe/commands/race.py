@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from probe.commands.arguments import Parser, report_bad_records
-from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
+from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named, unknown
 from probe.probes.candidates import Candidate
 from probe.settings import configs_of
 from probe.system.processes import is_child
@@ -50,7 +50,12 @@ def race(arguments: list[str]) -> int:
         raise UserError("A race has one encoder: screen several (probe screen encoder=A,B), then race the best.")
     if any(replace(cfg, layers=base.layers, seed=base.seed) != base for cfg in configs):
         raise UserError("A race compares layers only: give one corpus, one probe and one results_dir.")
-    by_name = [layers_named(row) for row in base.race.rows or ()]
+    presets = {preset.name: preset for preset in layer_presets()}
+    by_name = []
+    for row in base.race.rows or ():
+        if (layers := presets.get(row) or layers_named(row)) is None:
+            raise unknown("race.rows", row, [*presets, "layer_4", "concat_3_4", "mix_1_2_3", "..."])
+        by_name.append(layers)
     if not by_name and not typed and not base.race.candidates:
         by_name = layer_presets()
     named = [*_with_layers(base, by_name), *(configs if typed else [])]

@@ -27,7 +27,7 @@ TRAIN_EXAMPLES = """\
   probe +sweep=quickstart
   probe data=demo encoder=minilm_l6 layers=second_to_last
   probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
-  probe layers=single 'layers.indices=[7]'
+  probe -m layers=last,layer_7,concat_2_5_7 seed=1,2,3
   probe 'layers.indices=[0,12]' layers.combine=mean
   probe +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10 hydra.launcher.timeout_min=120
   probe encoder.path=DIR data=columns data.path=DIR
