@@ -20,8 +20,7 @@ from probe.format import printable
 COMMANDS = {
     "train": ("train", "train and score one run, or a sweep with -m or +sweep=NAME"),
     "extract": ("train", "fill the feature store and stop"),
-    "screen": ("screen", "rank layers and combinations without training, in half a minute"),
-    "race": ("race", "train rows seed by seed and drop the significantly worse ones"),
+    "screen": ("screen", "forecast by quick probes which layers are worth training, in a minute"),
     "sweep-status": ("train", "show which runs of a sweep are done, running or failed, and the time left"),
     "table": ("table", "print a results folder as a table, or compare two folders"),
     "report": ("report", "write tables, figures and one page that holds everything"),

@@ -165,15 +165,6 @@ class ProbeConfig:
 
 
 @dataclass
-class RaceConfig:
-    """Holds the settings of `probe race`. They are not part of a run's key."""
-
-    candidates: int
-    rows: list[str] | None
-    max_seeds: int
-
-
-@dataclass
 class ScreenConfig:
     """Holds the settings of `probe screen`. They are not part of a run's key. first: screen before a sweep's runs."""
 
@@ -199,7 +190,6 @@ class Config:
     save_probe: bool
     margin: float
     screen: ScreenConfig
-    race: RaceConfig
 
     def __post_init__(self) -> None:
         self.results_dir = str(Path(self.results_dir).expanduser())
@@ -290,8 +280,6 @@ CHECKS: dict[str, Check] = {
     "screen.sentences": _from(2),
     "screen.dev_sentences": _from(2),
     "screen.seeds": _from(2, 10),
-    "race.candidates": _from(0),
-    "race.max_seeds": _from(2),
 }
 
 

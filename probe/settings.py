@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Arguments of this form are settings. A text that looks like one can come from standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
 # Settings whose value is a list. Such a list is one value, not the values of a sweep.
-LISTS = ("layers.indices", "features.layers", "data.labels", "data.comment", "race.rows")
+LISTS = ("layers.indices", "features.layers", "data.labels", "data.comment")
 # Settings that are paths. What Hydra's grammar refuses in them (~, letters beyond ASCII, brackets) is taken as it is.
 PATHS = ("data.path", "data.train", "data.dev", "data.test", "encoder.path", "results_dir", "features.cache_dir")
 # Settings that only runs with a frozen encoder have.
@@ -113,9 +113,8 @@ def _parse(
     for override in typed:
         if override.input_line == LAUNCHER:  # of a command that does not submit itself
             command = shlex.join(["probe", *(word for word in sys.argv[1:] if not word.startswith("hydra"))])
-            array = " --array=1-4" * ("race" in sys.argv[1:2])  # processes of one command share a race
             raise UserError(
-                f"{LAUNCHER} submits training alone. For this command: sbatch{array} --wrap {shlex.quote(command)}"
+                f"{LAUNCHER} submits training alone. For this command: sbatch --wrap {shlex.quote(command)}"
             )
         if override.is_delete() or _name(override).startswith("hydra"):
             raise UserError(

@@ -30,7 +30,7 @@ SMOKE = [
     "vectors/test_extraction.py",
     "probes/test_layers.py",
     "probes/test_schedule.py",
-    "race/test_rule.py",
+    "screening/test_screen.py",
     "runs/test_run.py",
     "scoring/test_compare.py",
     "scoring/test_tags.py",

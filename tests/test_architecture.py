@@ -21,7 +21,6 @@ LAYERS = [
     ["verify", "doctor", "inspect", "export", "tag", "report"],
     ["screening"],
     ["tables"],
-    ["race"],
     ["runs"],
     ["probes"],
     ["vectors"],

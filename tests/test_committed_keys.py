@@ -6,7 +6,6 @@ Nothing is trained, and no corpus is read: what a run's key says of text and fea
 from __future__ import annotations
 
 import functools
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from support import records as support
 from support.records import committed_sets
 
 from probe.conditions import conditions_of, settings_of_conditions
-from probe.config import Config, layers_named
+from probe.config import Config
 from probe.format import short_name
 from probe.probes.kinds import kind_of, recorded_settings
 from probe.probes.schedule import Schedule
@@ -85,30 +84,11 @@ def test_every_run_that_a_command_asks_for_is_committed(command: str):
         assert found, f"{cfg.layers}, seed {cfg.seed}: no record has this key"
 
 
-@pytest.mark.parametrize("command", commands("probe race"))
-def test_every_row_that_a_race_names_is_committed(command: str):
-    _, _, *settings = shlex.split(command)
-    configs = configs_of(settings)[0]
-    base = configs[0]
-    folder = ROOT / base.results_dir
-    records = list(load_records(folder).values())
-    encoder, sentences = records[0].encoder, records[0].data.splits.train.sentences
-    typed = [layers_named(row) for row in base.race.rows or ()]
-    named = [replace(layers, normalize=base.layers.normalize) for layers in typed if layers]
-    named += [cfg.layers for cfg in configs if cfg.seed == base.seed] if len(configs) > 1 else []
-    names = sorted({select(layers, encoder.num_layers, encoder.hidden_size).name for layers in named})
-    asked = json.loads((folder / "race.json").read_text())["asked"]
-    assert asked == {"named": names, "candidates": base.race.candidates}
-    for layers in named:
-        planned = as_planned(replace(base, layers=layers), sentences)
-        assert list(records_of(planned, records)), f"{layers}: no record has the key of its first seed"
-
-
 def test_the_commands_are_found_and_cover_the_sets():
     typed = {command: re.search(r"results_dir=(\S+)", command) for command in commands()}
     folders = {found[1] if found else asked_by(command)[0].results_dir for command, found in typed.items()}
     committed = {f"results/{folder.name}" for folder in committed_sets()}
-    assert {folder for folder in committed if "search" not in folder} <= folders  # races ask for what they need
+    assert committed <= folders
 
 
 def test_a_set_that_a_user_made_is_not_among_the_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -127,8 +127,8 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         encoder, *corpus = overrides(home / "encoder", data)
         words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
         words = [new for word in words for new in (corpus if word == "data=demo" else [word])]
-    if kind in ("train", "race"):
-        is_one_run = kind == "train" and not {"-m", "+sweep"} & {word.partition("=")[0] for word in words}
+    if kind == "train":
+        is_one_run = not {"-m", "+sweep"} & {word.partition("=")[0] for word in words}
         # One folder for all of these would have ever larger tables to decide and to draw.
         out = "results/small" if is_one_run else tempfile.mkdtemp(dir=home / "results")
         words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]
@@ -139,11 +139,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
             words.append(f"data.path={data}")
         if "+sweep=conll2003_m" in command and not any("precision" in word for word in words):
             words.append("probe.precision=float32")  # bfloat16, which it has, takes several times as long on most CPUs
-        if kind == "train":
-            words += ["seed=1", *narrowed(words)]
-    if kind == "race":
-        words.append("screen.max_layers=1")
-        words += ["race.max_seeds=2"] * ("-mpnet" in command)  # it has 15 rows
+        words += ["seed=1", *narrowed(words)]
     if kind == "screen":
         words = [word for word in words if "results_dir" not in word]
         words += ["results_dir=results/small-screen", "screen.max_layers=2"]
@@ -152,7 +148,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     if "--rerun" in words:  # of a run that an earlier command made small; committed ones: tests/verify/test_reruns.py
         words[words.index("results/demo-minilm")] = "results/small"
     with pytest.MonkeyPatch.context() as patch:
-        if kind in ("train", "race") or "--rerun" in words:
+        if kind == "train" or "--rerun" in words:
             patch.setattr(schedule, "EPOCH_UPDATES", 10)  # a run of a tenth of a second
         if kind == "doctor":  # measurements of a tenth of a second, not of two
             patch.setattr(speed, "MEASURE_S", 0.1)

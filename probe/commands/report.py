@@ -6,7 +6,7 @@ from probe.commands.arguments import Parser, report_bad_records, results_or_last
 
 DESCRIPTION = """\
 Writes the tables, the figures (PNG) and one self-contained page (report.html) of a results folder.
-A sweep, a race and a screen do so at their end.
+A sweep and a screen do so at their end.
 """
 EXAMPLES = """\
   probe report results/quickstart

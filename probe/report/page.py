@@ -18,7 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from probe.config import UserError
 from probe.format import first_few, percent, reason_of, short_name
-from probe.race.spec import race_lines, read_decisions
 from probe.runs.records import RunRecord, bad_records
 from probe.runs.screens import SCREEN, ScreenRecord, load_screen
 from probe.runs.sweep_plan import SWEEP
@@ -89,7 +88,7 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None) -> str:
 
 
 def finish(folders: Iterable[Path], failed: Collection[tuple[str, str]]) -> int:
-    """Prints the tables of a sweep or race and its failures, writes tables and pages, and returns the exit code.
+    """Prints the tables of a sweep and its failures, writes tables and pages, and returns the exit code.
 
     failed: label and reason of each run that failed. Of processes that end at the same time, one after another writes,
     each with all records that are there then.
@@ -109,7 +108,7 @@ def finish(folders: Iterable[Path], failed: Collection[tuple[str, str]]) -> int:
 
 def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
     """Renders the page of a results folder, from its rows and pictures. drawn: PNG of each picture, by its name."""
-    screen, race = load_screen(folder), read_decisions(folder)
+    screen = load_screen(folder)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
@@ -121,7 +120,6 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         title=_title(folder, rows, screen),
         tables=[_table(of_table, figures) for of_table in tables_of(rows)],
         tasks=task_tables(rows),
-        race=list(race_lines(race)) if race else [],
         screen=screen_table(screen) if screen else None,
         figures=[figure for figure in figures if figure["table"] is None],
         settings=list(_settings(list(records.values()))),

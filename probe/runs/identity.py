@@ -13,7 +13,7 @@ from probe.config import UNUSED_SETTINGS, ProbeConfig
 from probe.data.tasks import TASKS
 from probe.probes.kinds import PROBES
 from probe.scoring.metrics import Count
-from probe.system.files import canonical, key_of, to_jsonable
+from probe.system.files import key_of, to_jsonable
 
 if TYPE_CHECKING:
     Scalars = dict[str, Any]
@@ -104,11 +104,6 @@ class RunIdentity:
     def is_fine_tuned(self) -> bool:
         """Tells whether the encoder itself was trained."""
         return self.section == UPPER_BOUND
-
-    @property
-    def cell(self) -> str:
-        """Returns the key of the run's row in a race: runs of one row differ only in their seed."""
-        return canonical(to_jsonable(self) | {"seed": None})
 
 
 def label_of(row: str, identity: RunIdentity) -> str:

@@ -173,7 +173,7 @@ def prepare_results(results_dir: Path) -> None:
 
 
 def settings_of(cfg: Config, encoder: Source) -> Settings:
-    """Returns the config without what changes no run: the folder of results, jobs, save_probe, race, screen, margin.
+    """Returns the config without what changes no run: the folder of results, jobs, save_probe, screen, margin.
 
     Of `features` it has the settings that this encoder reads.
     """
@@ -182,7 +182,7 @@ def settings_of(cfg: Config, encoder: Source) -> Settings:
         "layers": to_jsonable(cfg.layers),
         "probe": recorded_settings(cfg.probe),
     }
-    for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
+    for name in ("results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
     return Settings(**config)
 

@@ -1,6 +1,6 @@
 """Prepares records for comparisons: the scores of a row's runs, and each document's influence on them.
 
-The influence comes from the counts next to a record. A race reads those of dev only.
+The influence comes from the counts next to a record.
 """
 
 from __future__ import annotations

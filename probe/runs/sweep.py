@@ -54,9 +54,9 @@ MOST_DEATHS = 2  # of a run in one launch: if it needs too much memory, it would
 COMMITS = "LAYER_PROBE_COMMITS"  # what names on the Hub mean to all processes of a launch
 
 
-def scores_line(record: RunRecord, dev_only: bool = False) -> str:
+def scores_line(record: RunRecord) -> str:
     """Writes a run's scores in one line."""
-    scores = {"dev": record.scores.dev} | ({} if dev_only else {"test": record.scores.test})
+    scores = {"dev": record.scores.dev, "test": record.scores.test}
     parts = [f"{split} {record.task.headline.name} {percent(its.headline)}" for split, its in scores.items()]
     parts += [f"best epoch {record.best_epoch} of {len(record.curve)}"] if record.curve else []
     parts += [ENDINGS[record.outcome]] if record.outcome in ENDINGS else []
@@ -74,13 +74,11 @@ def crew_of(command: str) -> Crew:
     return Crew(command)
 
 
-def make_runs(
-    configs: Sequence[Config], crew: Crew, log: Callable[[str], None] = print, in_race: bool = False
-) -> list[tuple[str, str]]:
+def make_runs(configs: Sequence[Config], crew: Crew, log: Callable[[str], None] = print) -> list[tuple[str, str]]:
     """Extracts what is missing, makes the runs that are not done with the crew, and returns when all are over.
 
     Returns name and reason of each run that failed. A child only makes runs.
-    in_race: no test score is shown; their records have it all the same. Raises UserError for what cannot be planned.
+    Raises UserError for what cannot be planned.
     """
     plans = [*{(one.results_dir, one.identity.key): one for one in map(plan, configs)}.values()]
     folders = sorted({planned.results_dir for planned in plans})
@@ -88,7 +86,7 @@ def make_runs(
         _ask_for(plans, folders, crew.command, log)
     if not crew.gpus and any(cfg.device != "cpu" for cfg in configs):
         crew.gpus = gpus()
-    queue = _Queue(plans, crew, in_race)
+    queue = _Queue(plans, crew)
     todo = queue.left(plans)
     at_once = min(queue.at_once, len(todo))
     # A run that needs too much memory must not kill this process, so even the last one is left to a child.
@@ -145,8 +143,8 @@ class _Queue:
     A run is over if it has a record, or if it failed in this launch. Failures of earlier launches are tried again.
     """
 
-    def __init__(self, plans: Sequence[Plan], crew: Crew, in_race: bool) -> None:
-        self.plans, self.crew, self.in_race = plans, crew, in_race
+    def __init__(self, plans: Sequence[Plan], crew: Crew) -> None:
+        self.plans, self.crew = plans, crew
         self.at_once = side_by_side(plans[0].cfg.jobs, len(crew.gpus))
         self.keys = [planned.identity.key for planned in plans]
         self.folders = {planned.results_dir for planned in plans}
@@ -218,8 +216,6 @@ class _Queue:
             while left := self.left(plans):
                 if not any(self._take(planned) for planned in left):
                     time.sleep(LOOK_EVERY_S)
-            while self.in_race and self.left(self.plans):  # the next round needs all
-                time.sleep(LOOK_EVERY_S)
 
     def _attempt(self, end: str) -> Attempt:
         return Attempt(self.crew.launch, socket.gethostname(), str(os.getpid()), end)
@@ -263,7 +259,7 @@ class _Queue:
             runs = max(self.at_once, running_here(planned.results_dir))
             record = make(planned, log, runs, len(self.crew.gpus), self.crew.command)
             self.seconds.append(time.perf_counter() - clock)
-            return f"{scores_line(record, self.in_race)} · {self.seconds[-1]:.0f} s"
+            return f"{scores_line(record)} · {self.seconds[-1]:.0f} s"
         except Exception as error:
             kept = [*before, self._attempt("failed")]
             self.tried.add(key)

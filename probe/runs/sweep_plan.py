@@ -37,7 +37,7 @@ class Setting:
 class RequestedRun:
     """Holds a run that a sweep asked for. width: values per word.
 
-    asked: when a sweep first asked for it, in UTC; for a race, when that began. command: what was typed then.
+    asked: when a sweep first asked for it, in UTC. command: what was typed then.
     """
 
     key: str
@@ -89,14 +89,14 @@ def _typed(setting: Setting) -> dict[str, Any]:
 
 
 def write_expected(
-    folder: Path, runs: Iterable[RequestedRun], *, margin: float | None = None, command: str = "", started: str = ""
+    folder: Path, runs: Iterable[RequestedRun], *, margin: float | None = None, command: str = ""
 ) -> Asked:
     """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
 
     Returns all that is asked for. margin: of the tables; the first one stays, so that no result can decide it. command:
-    what was typed. started: when a race began, whose rounds ask for their runs one after another.
+    what was typed.
     """
-    at = started or now()
+    at = now()
     new = [replace(run, asked=at, command=command) for run in runs]
     with alone(folder / "logs" / "sweep.lock"):
         before = read_asked(folder)

@@ -1,4 +1,4 @@
-"""Compares rows by one statistic: in tables, recommendations, comparisons of result sets and races.
+"""Compares rows by one statistic: in tables, recommendations, comparisons of result sets and screens.
 
 The score of a run varies for three reasons. Each enters the standard error of a difference:
 

@@ -15,7 +15,7 @@ from probe.tables.notes import how_read
 
 # What long training makes of differences between quick probes (`tests/benchmarks/screens.py table`, results/README.md).
 # A difference between quick probes is so many times that after long training: typically, at least and at most.
-TYPICAL, LEAST, MOST = 1.75, 1.25, 2.5
+TYPICAL, LEAST, MOST = 1.6, 1.25, 2.0
 
 
 class Forecast(NamedTuple):
@@ -29,7 +29,7 @@ class Forecast(NamedTuple):
 def forecast(choice: Candidate, first: Candidate) -> Forecast:
     """Forecasts how far a choice will lie behind the best one after long training. first: the best of the screen."""
     farthest, nearest = choice.behind
-    return Forecast((first.mean - choice.mean) / TYPICAL, -nearest / MOST, min(1.0, -farthest / LEAST))
+    return Forecast((first.mean - choice.mean) / TYPICAL, abs(nearest) / MOST, min(1.0, -farthest / LEAST))
 
 
 def worth_training(screen: ScreenRecord) -> list[Candidate]:
@@ -110,18 +110,18 @@ def screen_table(screen: ScreenRecord) -> TextTable:
 
 
 def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
-    """Says in two sentences what the screen shows."""
+    """Says what the screen shows, and what it expects."""
     first, several = screen.ranked[0], len(screen.encoders) > 1
-    named = with_encoder(first.name, first.encoder if several else None)
     points = points_of(screen.margin)
+    likely = next(one for one in kept if forecast(one, first).behind <= screen.margin / 100)
+    named, cheapest = (with_encoder(one.name, one.encoder if several else None) for one in (first, likely))
     text = f"Screened first: {named} (layers {format_layers(first.layers.indices)}). "
+    if likely is not first:
+        text += f"The cheapest that is expected to lie within {points} of the best after long training: {cheapest}. "
     if len(kept) == len(screen.ranked):
-        return f"{text}Each choice may lie within {points} of the best: this text does not separate the layers."
+        return f"{text}Each choice may lie within: this text does not separate the layers."
     left_out = f"{len(screen.ranked) - len(kept)} of {pluralize(len(screen.ranked), 'choice')}"
-    return (
-        f"{text}{left_out} will lie more than {points} behind the best after long training. The other {len(kept)} are "
-        "worth training."
-    )
+    return f"{text}Shown to lie farther behind: {left_out}. The other {len(kept)} are worth training."
 
 
 def caption(screen: ScreenRecord) -> str:

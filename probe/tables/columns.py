@@ -10,7 +10,7 @@ from probe.config import unknown
 from probe.format import percent, short_name
 from probe.probes.kinds import describe_probe
 from probe.scoring.metrics import Scores
-from probe.tables.labels import ELIMINATED, UNCONVERGED, UNDECIDED, conditional
+from probe.tables.labels import UNDECIDED, conditional
 from probe.tables.paper import paper_score
 from probe.tables.row import Row
 
@@ -46,7 +46,7 @@ def _as_text(value: Any) -> str:
 def _score(
     name: str, header: str, split: str, score: Callable[[Scores], float | None] | None = None, **options: Any
 ) -> tuple[str, Column]:
-    """Makes a column of the headline or another score: mean ± deviation; no test score of a row that was eliminated."""
+    """Makes a column of the headline or another score: mean ± deviation."""
 
     def values(row: Row) -> dict[str, Any]:
         cell = asdict(row.cell(split, score))
@@ -57,7 +57,7 @@ def _score(
         if not row.n:
             return "" if score else "failed" if row.failed else "missing"
         cell = row.cell(split, score)
-        if cell.mean is None or (row.eliminated and split == "test"):
+        if cell.mean is None:
             return ""
         return percent(cell.mean) + ("" if cell.std is None else f" ± {percent(cell.std)}")
 
@@ -87,12 +87,9 @@ def _behind(row: Row) -> str:
 
 
 def _label(row: Row) -> str:
-    eliminated = [f"{ELIMINATED} in round {row.eliminated.round}"] if row.eliminated else []
-    if row.label == UNCONVERGED:
-        return ", ".join([UNCONVERGED, *eliminated])
     if row.label == UNDECIDED and row.chance is not None and row.visible < 1:
         return f"{UNDECIDED} ({100 * row.chance:.0f} % within)"
-    return "".join(eliminated) or conditional(row.label, row.cover.condition) or ""
+    return conditional(row.label, row.cover.condition) or ""
 
 
 def _label_values(row: Row) -> dict[str, Any]:

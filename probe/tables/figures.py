@@ -123,7 +123,7 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
 
 def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
     """Draws a line per row: its layers, its scores with their intervals, and what it costs. Main rows come first."""
-    rows = sorted(rows, key=lambda row: (row.section != MAIN, bool(row.eliminated), -row.dev_mean))[:MOST_LINES]
+    rows = sorted(rows, key=lambda row: (row.section != MAIN, -row.dev_mean))[:MOST_LINES]
     recommended = recommend(rows)
     figure.set_size_inches(7.4, 1.35 + LINE * len(rows))
     num_layers = max(row.num_layers for row in rows) + 1
@@ -132,7 +132,7 @@ def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
     for label, row in zip(strip.get_yticklabels(), rows, strict=True):
         label.set_weight("bold" if row is recommended.use else "normal")
     values: list[float] = []
-    for row in [row for row in rows if row.section == MAIN and not row.eliminated] or rows:
+    for row in [row for row in rows if row.section == MAIN] or rows:
         for cell in (row.cell("dev"), row.cell("test")):
             values += [cell.mean or 0.0, *(cell.interval if cell.interval and row.behind else [])]
     low, high = _range(values, rows)
@@ -195,7 +195,7 @@ def _draw_row(axes: Axes, y: float, row: Row, best: Row | None) -> None:
     over = "seeds and text" if row.over_text else "seeds"
     for split, (colour, marker, face) in OF_SPLITS.items():
         cell, place = row.cell(split), y + (-0.15 if split == "dev" else 0.15)
-        if cell.mean is None or (split == "test" and row.eliminated):
+        if cell.mean is None:
             continue
         mean = 100 * cell.mean
         if not low <= mean <= high:
@@ -246,15 +246,14 @@ def draw_f1_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
     main = [row for row in rows if row.section == MAIN]
     single = singles(main)
     for split, (colour, marker, face) in OF_SPLITS.items():
-        shown = single if split == "dev" else [row for row in single if not row.eliminated]
-        if shown:
-            draw_means(axes, shown, split, color=colour, marker=marker, mfc=face, label=split)
+        if single:
+            draw_means(axes, single, split, color=colour, marker=marker, mfc=face, label=split)
     combined = [row for row in main if not row.is_single and row.n and row.label != UNCONVERGED]
     combined.sort(key=lambda row: -row.dev_mean)
     for best in combined[:1]:
         axes.axhline(100 * best.dev_mean, color=INK, ls="--", lw=1.2, label=f"{best.name} {100 * best.dev_mean:.1f}")
     beside = [row for row in rows if row.section != MAIN and row.n]
-    cells = [row.cell(split) for row in single for split in OF_SPLITS if split == "dev" or not row.eliminated]
+    cells = [row.cell(split) for row in single for split in OF_SPLITS]
     values = [(cell.mean or 0.0) + sign * (cell.std or 0.0) for cell in cells for sign in (-1, 1)]
     low, high = _range(values + [row.dev_mean for row in combined[:1]], beside)
     axes.set_ylim(low, high)
@@ -266,7 +265,7 @@ def draw_f1_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
             draw_means(axes, lines, "dev", color=colour, ls=dash, label=label)
         else:
             axes.axhline(top, color=colour, ls=dash, lw=1, label=label)
-    label_layers(axes, [row.indices[0] for row in single], [row.indices[0] for row in single if row.eliminated])
+    label_layers(axes, [row.indices[0] for row in single])
     axes.set_ylabel(f"{header('dev', rows)[4:]} in percent (± standard deviation)")
     _draw_legend(figure, axes)
 
@@ -290,10 +289,10 @@ def styles() -> Iterator[tuple[str, str, str]]:
     return zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
 
 
-def label_layers(axes: Axes, layers: Sequence[int], eliminated: Sequence[int] = ()) -> None:
-    """Marks layers on the axis below, and which of them a race eliminated."""
-    axes.set_xticks(layers, [f"{layer}{'*' * (layer in eliminated)}" for layer in layers])
-    axes.set_xlabel(f"layer (0: embeddings{'; *: eliminated in the race' * bool(eliminated)})")
+def label_layers(axes: Axes, layers: Sequence[int]) -> None:
+    """Marks layers on the axis below."""
+    axes.set_xticks(layers)
+    axes.set_xlabel("layer (0: embeddings)")
 
 
 def draw_mix_weights(figure: Figure, rows: Sequence[Row]) -> None:

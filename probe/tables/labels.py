@@ -16,7 +16,7 @@ from probe.scoring.compare import Comparison
 from probe.tables.row import Row
 
 BEST, WORSE, WITHIN, UNDECIDED = "best", "worse", "within the margin", "undecided"
-UNCONVERGED, ELIMINATED = "not converged", "eliminated"
+UNCONVERGED = "not converged"
 
 
 def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
@@ -25,13 +25,10 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     margin: points of dev score that the user does not mind. best: the highest dev mean; a row with fewer seeds than
     others must lead by more than luck (`scoring.compare.place_of_best`). within the margin: the whole interval of how
     far the row lies behind the truly best one is above -margin. worse: the whole interval is below 0. undecided:
-    neither. Whether both hold for other text says `Row.cover`. A row that is both is within the margin. Rows that a
-    race eliminated, or whose runs did not all converge, are not compared. Baselines and upper bounds get no label.
+    neither. Whether both hold for other text says `Row.cover`. A row that is both is within the margin. Rows
+    whose runs did not all converge are not compared. Baselines and upper bounds get no label.
     """
-    rows = [
-        replace(row, margin=margin, label=UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None)
-        for row in rows
-    ]
+    rows = [replace(row, margin=margin, label=UNCONVERGED if row.unconverged else None) for row in rows]
     ranked = [row for row in rows if row.section == MAIN and row.n and row.label is None]
     if len(ranked) < 2 or max(row.n for row in ranked) < 2:
         return rows

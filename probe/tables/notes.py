@@ -101,15 +101,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
         if best.looks > 1:
             text += f" These scores may have been looked at {best.looks} times; all looks share the 5 % of errors."
         yield text
-    if any(row.eliminated for row in rows) and "label" in columns:
-        yield "eliminated: a race gave the row no more seeds; decisions.json has the reason."
-    if chosen := [row for row in rows if row.screened is not None]:
-        named, number = first_few([row.title for row in chosen], MOST_NAMED), chosen[0].screened
-        of = f", from {number} choices" if number else ""
-        yield (
-            f"chosen by the screen{of}, on the same dev text: {named}. They may look too good; the other choices were "
-            "not trained."
-        )
+    if chosen := first_few([row.title for row in rows if row.screened], MOST_NAMED):
+        yield f"chosen by the screen for the scores of their layers, on the same dev text: {chosen}."
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
         yield "paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs."
     if any(not row.indices for row in rows):

@@ -15,7 +15,7 @@ from probe.format import first_few, format_count, percent, pluralize, short_name
 from probe.probes.kinds import describe_probe
 from probe.scoring.compare import MORE_SEEDS
 from probe.scoring.significance import IF_INDEPENDENT
-from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
+from probe.tables.labels import BEST, UNDECIDED, cheapest_within
 from probe.tables.notes import MOST_NAMED, covered, remedy_of, rising
 from probe.tables.row import Row
 
@@ -67,8 +67,6 @@ def sentence(rows: Sequence[Row]) -> str:
     if use is None or best is None:
         return recommended.text
     ranked = [row for row in rows if row.behind]
-    dropped = sum(row.label == ELIMINATED for row in rows)
-    others = f"not among them: {pluralize(dropped, 'row')} that a race dropped; " * bool(dropped)
     least, most = min(row.n for row in ranked), max(row.n for row in ranked)
     seeds, score = f"{least}{f' to {most}' if most > least else ''} seeds each", use.task.headline.name
     splits = use.record.data.splits
@@ -88,12 +86,12 @@ def sentence(rows: Sequence[Row]) -> str:
         limits.append(f"{first_few([*still], MOST_NAMED)} still rose when training ended")
     if best.looks > 1:
         limits.append(f"the scores may have been looked at {best.looks} times, which the intervals allow for")
-    if chosen := [row.title for row in ranked if row.screened is not None]:
+    if chosen := [row.title for row in ranked if row.screened]:
         limits.append(f"{first_few(chosen, MOST_NAMED)} had been chosen by a screen of the same dev text")
     bounds = f" Limits: {'; '.join(limits)}." if limits else ""
     return (
         f"Of {len(ranked) + len(unranked)} choices of layers of {short_name(use.setting.encoder)} as features for a "
-        f"{setting}, {use.title} ({scored}) {cheapest}{behind} the truly best of them ({others}chosen on dev; 95 % "
+        f"{setting}, {use.title} ({scored}) {cheapest}{behind} the truly best of them (chosen on dev; 95 % "
         f"confidence for all rows at once over {covered(use)}; multiple comparisons with the best, Hsu 1984).{bounds}"
     )
 
@@ -105,8 +103,6 @@ def _points(row: Row) -> str:
 def _why_none(rows: Sequence[Row]) -> str:
     if not any(row.n for row in rows):
         return "no run is done" if rows else "there is no row to compare with another"
-    if any(row.label == ELIMINATED for row in rows):
-        return "the race leaves no two rows to compare"
     ranked = [row for row in rows if row.n and not row.unconverged]
     if max((row.n for row in ranked), default=0) == 1:
         return "every row has one seed, and the seed alone moves a score by about a point; type seed=1,2,3"

@@ -11,7 +11,6 @@ from probe.data.task import Task
 from probe.data.tasks import TASKS
 from probe.format import format_layers, with_encoder
 from probe.probes.selection import encoder_flops
-from probe.race.rule import Elimination
 from probe.runs.frame import Run
 from probe.runs.identity import RunIdentity
 from probe.runs.records import Records, RunRecord
@@ -30,9 +29,8 @@ class Row:
     `frame.Run`. missing: how many runs that were asked for have no record; `failed` of them failed. unfinished: when
     sweeps asked for runs, at any learning rate, that have no record and did not fail. rates: the records by learning
     rate, where its table has several; `records` are those of the best by dev. encoder: its encoder's name where its
-    table has several. condition: as displayed; None for main runs. eliminated: when and why a race gave the row no
-    more seeds. screened: from how many choices a screen of the same text chose it for the race (0: not known); None:
-    it was named. differs_in: what its table differs in from others of the same caption.
+    table has several. condition: as displayed; None for main runs. screened: whether a screen chose its layers by
+    scores on the same dev text. differs_in: what its table differs in from others of the same caption.
 
     `labels.label_rows` adds the rest. margin: points of dev score by which it decided. behind: how far the row lies
     behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
@@ -56,8 +54,7 @@ class Row:
     rates: dict[float, Records]
     encoder: str | None = None
     condition: str | None = None
-    eliminated: Elimination | None = None
-    screened: int | None = None
+    screened: bool = False
     differs_in: Sequence[str] = ()
     margin: float = 0.0
     label: str | None = None

@@ -1,6 +1,6 @@
 """Groups the runs of a results folder into the labelled rows of its tables. Imports nothing that takes long.
 
-Rows depend only on the folder's files: records, the counts of each, what its sweeps asked for, and its race.
+Rows depend only on the folder's files: records, the counts of each, what its sweeps asked for, and its screen.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
 from probe.format import encoder_labels
 from probe.probes.candidates import readout_of
-from probe.race.rule import Elimination
-from probe.race.spec import read_outcome, read_spec
 from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.progress import failures, other_results
@@ -59,17 +57,14 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     Raises UserError where there is no run.
     """
     folder = results_folder(results_dir)
-    eliminated, replaced = read_outcome(folder)
-    runs = [run for run in frame(folder) if run.identity.key not in replaced]
+    runs = [*frame(folder)]
     if not runs:
         for error in bad_records(folder).values():
             raise error
         raise UserError(f"{folder} holds no records. {other_results(folder)}")
     failed = failures(folder)
-    rows = [_row(same, failed, eliminated) for same in group_by(runs, lambda run: run.row).values()]
-    race = read_spec(folder)
-    screened = dict.fromkeys(race.screened, race.choices) if race else _best_of_screen(folder, rows)
-    rows = [replace(row, screened=screened.get(row.identity.cell)) for row in rows]
+    rows = [_row(same, failed) for same in group_by(runs, lambda run: run.row).values()]
+    rows = _with_screen(folder, rows)
     tables = [sorted(_in_one_table(table), key=_place) for table in _beside_frozen(rows)]
     tables.sort(key=lambda table: canonical(to_jsonable(main_row(table).setting)))
     points = next(wish for wish in (margin, read_asked(folder).margin, default_margin()) if wish is not None)
@@ -77,26 +72,23 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     return [row for table in labelled for row in table]
 
 
-def _best_of_screen(folder: Path, rows: Sequence[Row]) -> dict[str, int]:
-    """Finds the rows that the folder's screen chose for the scores of their layers, before they were trained.
-
-    Returns the number of the screen's choices by the rows' cells.
-    """
+def _with_screen(folder: Path, rows: Sequence[Row]) -> list[Row]:
+    """Marks the rows whose layers the folder's screen chose for their scores, before they were trained."""
     screen = load_screen(folder)
     if screen is None:
-        return {}
+        return [*rows]
     chosen = {(choice.encoder, choice.readout) for choice in screen.ranked if choice.searched}
     short_names = {one.settings["name"]: name for name, one in screen.encoders.items()}
-    return {
-        row.identity.cell: len(screen.ranked)
-        for row in rows
-        if all(record.started > screen.finished for record in row.records.values())
-        and (short_names.get(row.setting.encoder), readout_of(row.identity.layers.combine, row.identity.layers.indices))
-        in chosen
-    }
+
+    def is_chosen(row: Row) -> bool:
+        layers = row.identity.layers
+        choice = short_names.get(row.setting.encoder), readout_of(layers.combine, layers.indices)
+        return choice in chosen and all(record.started > screen.finished for record in row.records.values())
+
+    return [replace(row, screened=is_chosen(row)) for row in rows]
 
 
-def _row(runs: Sequence[Run], failed: Collection[str], eliminated: Mapping[str, Elimination]) -> Row:
+def _row(runs: Sequence[Run], failed: Collection[str]) -> Row:
     """Makes a row of its runs. Of several learning rates it has the best."""
     made_first = sorted(runs, key=lambda run: (run.record is None, run.identity.seed))
     by_rate = group_by(made_first, lambda run: float(run.identity.probe.get("learning_rate", 0.0)))
@@ -119,7 +111,6 @@ def _row(runs: Sequence[Run], failed: Collection[str], eliminated: Mapping[str, 
         unfinished={run.asked or "" for run in runs if run.record is None and short(run.identity.key) not in failed},
         rates=rates if run.identity.layers.indices and not run.identity.is_fine_tuned else {},
         condition=_condition(run.identity),
-        eliminated=eliminated.get(run.identity.cell),
     )
 
 

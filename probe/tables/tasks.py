@@ -21,7 +21,7 @@ def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
 
     Of several settings of one task, the first is taken. Rows are compared with those of their own encoder only.
     """
-    ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
+    ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged]
     several = []
     for tables in group_by(split_by_encoder(ranked), lambda table: table[0].setting.encoder).values():
         of_tasks = group_by(tables, lambda table: (table[0].setting.data, table[0].identity.task))

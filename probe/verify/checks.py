@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from probe.config import LayersConfig, UserError
 from probe.format import first_few
 from probe.probes.selection import select
-from probe.race.spec import RACE, read_outcome
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_json, load_record, load_records
@@ -75,9 +74,9 @@ def check_files(folder: Path) -> Iterator[Check]:
         problems = list(_problems(file, said))
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, first_few(problems, glue="; ") or what)
-    checks = {SWEEP: _check_asked_for, SCREEN: _check_screen, RACE: _check_race, TABLE: check_table}
+    checks = {SWEEP: _check_asked_for, SCREEN: _check_screen, TABLE: check_table}
     for name, check in checks.items():
-        if name in (SCREEN, RACE) and not (folder / name).exists():
+        if name == SCREEN and not (folder / name).exists():
             continue
         try:
             yield Check(name, *check(folder))
@@ -201,12 +200,6 @@ def _check_screen(folder: Path) -> Result:
     """Checks that a folder's screen can be read and that its key is the hash of its identity."""
     screen = load_screen(folder)
     return screen is not None, "key of " + ", ".join(screen.encoders if screen else ())
-
-
-def _check_race(folder: Path) -> Result:
-    """Checks that a folder's race and what it decided can be read."""
-    eliminated, replaced = read_outcome(folder)
-    return True, f"rows eliminated: {len(eliminated)}, runs replaced: {len(replaced)}"
 
 
 def check_table(folder: Path) -> Result:

@@ -1,4 +1,4 @@
-"""How often the decisions of tables and races are wrong: simulated tables, decided by the package's own functions.
+"""How often the decisions of tables are wrong: simulated tables, decided by the package's own functions.
 
     python tests/benchmarks/decisions.py [--tables 1000] [--jobs 2] [--only NAME,...] [--seed 0]
 
@@ -12,10 +12,7 @@ coverage: the share of 95 % intervals that hold the truth, of a difference of tw
 share of tables in which all low ends of "behind the best" hold. Where rows have no costs, one table in EVERY counts.
 loss_over_margin: the share of tables that recommend a row as within the margin which truly loses more than the margin.
 Beside it the mean true loss of what is recommended, and of the best row where none is within the margin. power: the
-share of truly worse rows that are called worse, by how far they are behind. race: the share of races in which the
-truly best row leaves; and of the table of the rows that are left, where rows have costs: the share in which all low
-ends hold (of_all: in the table of all rows with all seeds), in which a row is within the margin, and in which the row
-within it that is recommended truly loses more than the margin.
+share of truly worse rows that are called worse, by how far they are behind.
 
 little: of texts of few sentences, see `little_study`.
 reach: how far low ends lie below the measured difference, in points, by the seeds at each look.
@@ -40,7 +37,6 @@ from typing import Any
 import numpy as np
 
 from probe.conditions import MAIN
-from probe.race.rule import NEVER_LEARNED, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
 from probe.runs.samples import SplitStatistics, run_counts, samples_of, samples_over
 from probe.scoring import compare
 from probe.scoring.compare import Comparison, Sample
@@ -550,99 +546,9 @@ def study(truth: Truth, tables: int, seed: int = 0) -> dict[str, Any]:
     return result
 
 
-def races() -> dict[str, tuple[Truth, float]]:
-    """Truths of a race, the best row first, and the share of runs that never learn."""
-    noise = noise_of("conll2003-minilm-sentence")
-    seeds = (noise.run**2 + noise.seed_text**2) ** 0.5
-    known = Noise(seeds, 0.0, 0.0)
-    thrice = (3.0, *[1.0] * 8)
-
-    def rows(ahead: float) -> tuple[float, ...]:
-        return 0.89 + ahead * seeds, *[0.89] * 8
-
-    found = {}
-    for folder in ("conll2003-minilm-sentence", "conll2003-mpnet"):
-        found[f"the rows of {folder}"] = committed(folder), 0.0
-    for text, own in (("text known", known), ("text as CoNLL-2003's", noise)):
-        found[f"all equal, {text}"] = Truth("", rows(0), own), 0.0
-        for ahead in (0.3, 1.0):
-            found[f"best ahead by {ahead:g} sd, {text}"] = Truth("", rows(ahead), own), 0.0
-        for ahead in (0.0, 0.3, 1.0):
-            name = f"best spreads three times as much, ahead by {ahead:g} sd, {text}"
-            found[name] = Truth("", rows(ahead), own, 5, thrice), 0.0
-        for share in (0.01, 0.02, 0.05):
-            found[f"best ahead by 1 sd, {share:.0%} of runs never learn, {text}"] = Truth("", rows(1.0), own), share
-    return found
-
-
-def race(truth: Truth, never_learn: float, count: int, seed: int = 0) -> dict[str, float]:
-    """The share of races in which the truly best row leaves (of equal rows: the mean over rows), and in which any
-    does; and of rows with costs, what the tables of the rows that are left say."""
-    draw, rows = np.random.default_rng(seed), [str(row) for row in range(len(truth.scores))]
-    ahead = num_ahead(len(rows))
-    limits = thresholds(len(rows), ahead, truth.seeds, 0.05)
-    rules = Rules(
-        0.05,
-        MARGIN if truth.costs else 0.0,
-        list(range(1, truth.seeds + 1)),
-        ahead,
-        limits,
-        truth.seeds,
-        version=VERSION,
-    )
-    all_seeds = [*rules.seeds, *rules.spare_seeds]
-    are_equal = len(set(truth.scores)) == 1 and not truth.spreads
-    best, loss = int(np.argmax(truth.scores)), max(truth.scores) - np.array(truth.scores)
-    best_left = any_left = runs = 0.0
-    hold = hold_of_all = over = within = 0
-    for _ in range(count):
-        samples = truth.draw(draw, len(all_seeds))
-        known: dict[Cell, DevRun] = {}
-        for row, sample in zip(rows, samples, strict=True):
-            assert sample.influence is not None
-            for place, seed in enumerate(all_seeds):
-                fails = draw.random() < never_learn
-                known[row, seed] = DevRun(
-                    0.0 if fails else sample.scores[place],
-                    NEVER_LEARNED if fails else "converged",
-                    influence=sample.influence[place],
-                )
-        done = replay(rules, dict(zip(rows, truth.costs or [(0,)] * len(rows), strict=True)), known.get)
-        best_left += len(done.eliminated) / len(rows) if are_equal else rows[best] in done.eliminated
-        any_left += bool(done.eliminated)
-        runs += len(done.runs) / (len(rows) * truth.seeds)
-        if truth.costs:
-            left = [int(row) for row in done.remaining]
-            compared = Comparison([_of_runs(samples[row], done.runs, rows[row], all_seeds) for row in left])
-            bounds, costs = compared.behind(), [truth.costs[row] for row in left]
-            hold += all_hold(bounds, loss[left])
-            every = [(row, seed) for row in rows for seed in rules.seeds]
-            whole = Comparison(
-                [_of_runs(sample, every, row, all_seeds) for row, sample in zip(rows, samples, strict=True)]
-            )
-            hold_of_all += all_hold(whole.behind(), loss)
-            used = cheapest_within(bounds, costs, compared.means.tolist(), MARGIN)
-            within += used is not None
-            over += used is not None and loss[left[used]] > MARGIN
-    found = {"best_leaves": round(best_left / count, 4), "some_leave": any_left / count, "runs": round(runs / count, 3)}
-    return found | (
-        {"behind": hold / count, "behind_of_all": hold_of_all / count, "within": within / count, "lost": over / count}
-        if truth.costs
-        else {}
-    )
-
-
-def _of_runs(sample: Sample, runs: list[Cell], row: str, seeds: list[int]) -> Sample:
-    """A row's sample of those seeds with which it ran."""
-    assert sample.influence is not None
-    ran = [place for place, seed in enumerate(seeds) if (row, seed) in runs]
-    return Sample([sample.scores[place] for place in ran], sample.influence[ran])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=1000)
-    parser.add_argument("--races", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="names of truths, or parts of them, with commas between")
@@ -653,10 +559,8 @@ def main() -> None:
         return any(part in name for part in only)
 
     chosen = [truth for truth in truths() if is_wanted(truth.name)]
-    raced = {name: one for name, one in races().items() if is_wanted(f"race: {name}")}
     jobs: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
         *((truth.name, study, (truth, options.tables, options.seed)) for truth in chosen),
-        *((f"race: {name}", race, (*one, options.races, options.seed)) for name, one in raced.items()),
     ]
     jobs += [(name, looks_study, (*one, options.tables, options.seed)) for name, one in looked_at().items()]
     jobs += [(text.name, text_study, (text, options.tables, options.seed)) for text in texts()]
@@ -686,9 +590,9 @@ def main() -> None:
         futures = [pool.submit(work, *given) for _, work, given in jobs]
         for (name, _, _), result in zip(jobs, (future.result() for future in futures), strict=True):
             print(f"{name}: {json.dumps(result)}", flush=True)
-            for what, value in ({"race": result} if name.startswith("race: ") else result).items():
-                found.setdefault(what, {})[name.removeprefix("race: ")] = value
-    print(json.dumps({"tables": options.tables, "races": options.races} | found))
+            for what, value in result.items():
+                found.setdefault(what, {})[name] = value
+    print(json.dumps({"tables": options.tables} | found))
 
 
 if __name__ == "__main__":

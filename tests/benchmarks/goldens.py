@@ -4,8 +4,8 @@
 
 tables/ holds each committed folder's table. keys/ holds the keys of its runs, planned from the settings of their
 records on the real corpora and encoders: nothing else is taken from a record. verify.txt is what `probe verify` says
-of each folder. runs/ holds what trainings on the demo came to, to the bit. race/ holds the decisions of a small race
-and its screen. It takes about five minutes on two cores. Compare on one machine with one set of versions: another
+of each folder. runs/ holds what trainings on the demo came to, to the bit. screen.json holds what a small screen
+ranks. It takes about five minutes on two cores. Compare on one machine with one set of versions: another
 machine has other bits, and other versions draw other random encoders.
 
 --conll2003: the original files eng.train, eng.testa, eng.testb. --mpnet: the folder of all-mpnet-base-v2. Without them
@@ -38,8 +38,7 @@ RUNS = {
     "fine_tuned": ["data=demo", "encoder=minilm_l6", "probe=finetune", "probe.max_epochs=1", "probe.precision=float32"],
     "majority_tag": [*SMALL, "layers=majority_tag"],
 }
-RACE = [*SMALL, "probe=linear", "race.candidates=2", "race.rows=[last,layer_1]", "race.max_seeds=3"]
-RACE += ["screen.sentences=400", "screen.samples=2", "screen.pca_components=32"]
+SCREEN = ["data=demo", "encoder=minilm_l6", "screen.sentences=400", "screen.max_layers=1"]
 
 
 def probe(*arguments: str) -> str:
@@ -96,7 +95,7 @@ def main() -> None:
     parser.add_argument("--mpnet", type=Path)
     options = parser.parse_args()
     to = options.to.resolve()
-    for room in ("tables", "keys", "runs", "race"):
+    for room in ("tables", "keys", "runs"):
         (to / room).mkdir(parents=True)
     os.chdir(ROOT)
     ask = ["git", "ls-files", "results/*/records/*.json"]
@@ -120,11 +119,11 @@ def main() -> None:
             records = sorted(Path(scratch, name, "records").glob("*.json"))
             text = outcome_of(json.loads(records[0].read_text())) if records else said
             (to / "runs" / f"{name}.json").write_text(text)
-        print("race", flush=True)
-        said = probe("race", *RACE, f"results_dir={scratch}/race")
-        for name in ("race.json", "decisions.json", "screen.json"):
-            file = Path(scratch, "race", name)
-            (to / "race" / name).write_text(file.read_text() if file.exists() else said)
+        print("screen", flush=True)
+        said = probe("screen", *SCREEN, f"results_dir={scratch}/screen")
+        file = Path(scratch, "screen", "screen.json")
+        ranked = json.loads(file.read_text())["ranked"] if file.exists() else said
+        (to / "screen.json").write_text(json.dumps(ranked, indent=1))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 
     python tests/benchmarks/screens.py measure LOG --conll2003 DIR --mpnet DIR [--only NAME]
     python tests/benchmarks/screens.py table LOG
+    python tests/benchmarks/screens.py little [--draws 100]
 
 `measure` appends one line of JSON to LOG for each text, number of sentences, draw, choice of layers and method. It
 continues where it was stopped. `table` holds the scores against the dev scores of the committed folders. Train is drawn
 at random, and of dev at most as many sentences. Every row is centred and divided by one number per layer, as
 layers.normalize=scale does, and a sum is a mean. Seconds are CPU seconds for one seed.
+
+`little` screens 600 texts of two classes again and again: 400 of train and 200 of dev, drawn from the bundled corpus.
+The truth of a choice is its mean over all draws.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,6 +40,8 @@ from probe.probes.batches import TaggedWords
 from probe.probes.selection import Selection
 from probe.probes.tagger import train_tagger
 from probe.runs.plan import store_of
+from probe.screening.report import forecast, worth_training
+from probe.screening.screen import DrawnText, Screening, ranked
 from probe.settings import config_of
 from probe.vectors.sources import complete_store
 from probe.vectors.store import FeatureStore
@@ -360,6 +367,18 @@ class Held:
             ]
             self.depth.append(gap[0] / slope - gap[1])
 
+    def cells(self) -> list[str]:
+        """Returns what the table shows."""
+        pairs = f"{self.right} of {self.pairs} ({100 * self.right / self.pairs:.0f} %)"
+        bias = [f"{np.mean(values):+.2f}" if values else "" for values in (self.width, self.depth)]
+        return [
+            pairs,
+            f"{np.nanmean(self.taus):.2f}",
+            *bias,
+            f"{np.median(self.slopes):.2f}",
+            f"{np.mean(self.seconds):.0f}",
+        ]
+
 
 def table(log: Path) -> None:
     """Prints how each method orders the rows of the committed folders, and what its differences become."""
@@ -388,27 +407,62 @@ def table(log: Path) -> None:
                 one.seconds.append(seconds[name, size, draw][method])
                 for truth in known[name].values():
                     one.add(values, truth)
-    lines = [
-        [size, method, f"{one.right} of {one.pairs} ({100 * one.right / one.pairs:.0f} %)", f"{np.mean(one.taus):.2f}",
-         f"{np.mean(one.width):+.2f}", f"{np.mean(one.depth):+.2f}", f"{np.median(one.slopes):.2f}", f"{np.mean(one.seconds):.0f}"]
-        for (size, method), one in sorted(held.items(), key=lambda each: (-each[0][0], -each[1].right / each[1].pairs))
-    ]  # fmt: skip
+    best_first = sorted(held.items(), key=lambda each: (-each[0][0], -each[1].right / each[1].pairs))
+    lines = [[size, method, *one.cells()] for (size, method), one in best_first]
     headers = ["sentences", "method", f"pairs more than {FAR} apart", "tau-b", "width", "depth", "slope", "CPU s"]
     print(tabulate(lines, headers, tablefmt="github"))
 
 
+def little(draws: int) -> None:
+    """Prints how often a screen of 600 texts leaves out a choice that is truly within the margin, and what it loses."""
+    cfg = config_of(["data=demo_person", "encoder=minilm_l6", "screen.window=0", "screen.max_layers=1"])
+    store = complete_store(store_of(cfg), "cpu")
+    split = store.corpus.splits["train"]
+    scores: dict[str, list[float]] = {}
+    found = []
+    for draw in range(draws):
+        screening = Screening(store, cfg.screen, draw, "cpu", "independent")
+        chosen = np.random.default_rng(draw).permutation(len(split.tags))[:600]
+        parts = [np.sort(part) for part in (chosen[:400], chosen[400:])]
+        texts = [DrawnText("train", [split.tags[k] for k in part], None, part) for part in parts]
+        screening.train, screening.dev = texts
+        screening.gold = torch.tensor([screening.labels.index(label) for (label,) in texts[0].tags])
+        ranking, _ = ranked([*screening.run()])
+        for one in ranking:
+            scores.setdefault(one.name, []).append(one.mean)
+        record: Any = SimpleNamespace(ranked=ranking, margin=1.0)
+        found.append((ranking, worth_training(record)))
+    truth = {name: float(np.mean(values)) for name, values in scores.items()}
+    best = max(truth.values())
+    lost_of_first = [best - truth[ranking[0].name] for ranking, _ in found]
+    likely = [next(one for one in kept if forecast(one, ranking[0]).behind <= 0.01) for ranking, kept in found]
+    near = {name for name, value in truth.items() if best - value <= 0.01}
+    left_out = sum(bool(near - {one.name for one in kept}) for _, kept in found)
+    lost = [best - truth[one.name] for one in likely]
+    print({name: round(100 * (best - value), 2) for name, value in truth.items()})
+    print(f"a choice within 1 point is left out in {left_out} of {draws} draws")
+    print(f"decided (one choice is left): {sum(len(kept) == 1 for _, kept in found)} of {draws}")
+    print(f"kept: {np.mean([len(kept) for _, kept in found]):.1f} of {len(truth)} choices")
+    for what, losses in (("the first", lost_of_first), ("the cheapest that is expected to lie within", lost)):
+        within = sum(loss <= 0.01 for loss in losses)
+        print(f"{what} truly lies within 1 point in {within} of {draws}, and loses {100 * np.mean(losses):.2f} points")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["measure", "table"])
-    parser.add_argument("log", type=Path)
+    parser.add_argument("what", choices=["measure", "table", "little"])
+    parser.add_argument("log", type=Path, nargs="?")
     parser.add_argument("--conll2003")
     parser.add_argument("--mpnet")
+    parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--only", help="names of texts, with commas")
     options = parser.parse_args()
     if options.what == "measure":
         measure(options.log, options.conll2003, options.mpnet, options.only)
-    else:
+    elif options.what == "table":
         table(options.log)
+    else:
+        little(options.draws)
 
 
 if __name__ == "__main__":

@@ -229,7 +229,7 @@ def test_counts_that_unpack_to_more_than_any_run_has_are_not_read(tmp_path: Path
         load_counts(record)
 
 
-SCREEN, RACE = RESULTS / "demo-quickstart/screen.json", RESULTS / "conll2003-mpnet-search"
+SCREEN = RESULTS / "demo-quickstart/screen.json"
 
 
 @pytest.mark.parametrize(
@@ -245,17 +245,3 @@ def test_an_odd_value_of_a_screen_is_named(tmp_path: Path, place: str, value: ob
     (tmp_path / "screen.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match=r"screen\.json"):
         write_report(tmp_path)
-
-
-def test_decisions_that_are_not_of_their_race_are_named(tmp_path: Path):
-    shutil.copytree(RACE, tmp_path / "race", ignore=shutil.ignore_patterns("figures"))
-    file = tmp_path / "race/decisions.json"
-    content = json.loads(file.read_text())
-    for change in ({"eliminated": {"x": {"round": 1, "why": "y"}}}, {"replaced": [["x", 1]]}):
-        file.write_text(json.dumps(content | change))
-        with pytest.raises(UserError, match=r"decisions\.json"):
-            build_rows(tmp_path / "race")
-    content["rounds"][0]["leader"] = "x"
-    file.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"decisions\.json"):
-        build_rows(tmp_path / "race")

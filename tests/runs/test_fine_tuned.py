@@ -223,7 +223,7 @@ def test_settings_that_mean_nothing_are_refused(
     assert not (tmp_path / "out").exists(), "nothing was begun"
 
 
-@pytest.mark.parametrize("command", ["screen", "race", "extract"])
+@pytest.mark.parametrize("command", ["screen", "extract"])
 def test_commands_about_frozen_layers_refuse_it(typed: Typed, inputs: list[str], command: str, tmp_path: Path):
     ended = typed(command, *inputs, "probe=finetune")
     assert ended.returncode == 2

@@ -84,7 +84,6 @@ def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
         assert identity.condition is not None
         assert identity.condition.ids == name.split()
         assert compared_with(planned) == main, name
-        assert identity.cell != plain.cell
     assert len({planned.identity.key for planned in kinds.values()} | {plain.key}) == 4
     assert kinds["control"].store.key == plain.features, "the same features"
 
@@ -97,7 +96,7 @@ def test_a_caseless_control_is_another_row_than_an_older_one(make: Make):
     assert condition.settings == {"control": 1, "lower_cased": True}
     older = replace(planned.identity, condition=replace(condition, settings={"control": 1, "lower_cased": False}))
     assert compared_with(planned, older) == compared_with(planned)
-    assert older.cell != planned.identity.cell
+    assert older.key != planned.identity.key
 
 
 def test_the_epochs_of_auto_are_in_key_and_record(make: Make, monkeypatch):

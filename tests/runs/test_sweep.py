@@ -275,7 +275,7 @@ def looked_at(folder: Path, number: int) -> list[int]:
         plans.append(SimpleNamespace(results_dir=folder, identity=own, record_path=path, **parts))
     (folder / "logs").mkdir(exist_ok=True)
     crew: Any = SimpleNamespace(gpus=[], launch="7")
-    queue = _Queue(plans, crew, in_race=False)
+    queue = _Queue(plans, crew)
     looks = [num_calls(lambda: queue.left(plans)) for _ in range(2)]
     assert queue.left(plans) == plans[:1]
     keys = [one.identity.key for one in plans]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from matplotlib.figure import Figure
 from support.records import expect, make_record
 
-from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.figures import draw_f1_by_layer, draw_scores, has_layers, pictures
@@ -59,14 +57,13 @@ def test_what_lies_far_outside_the_rows_range_stands_as_a_number_at_its_edge(tmp
     assert any(text.get_text() == "◂ 10.0" for text in figure.axes[1].texts)
 
 
-def test_an_eliminated_row_has_no_test_score_and_a_missing_one_no_score(tmp_path: Path):
+def test_a_missing_row_has_no_score(tmp_path: Path):
     rows = made(tmp_path, {"embeddings": 0.6, "last": 0.8, "layer_2": 0.7})
     record = make_record(tmp_path, "sum_all", 1, 0.7, 0.6, (1, 2))
     write_expected(tmp_path, [expect(record)])
-    rows = [replace(row, eliminated=Elimination(1, "") if row.name == "layer_2" else None) for row in rows]
     rows = label_rows(rows, 0.5)
     squares = [line for line in shown(rows).axes[1].lines if line.get_marker() == "s"]
-    assert len(squares) == 2
+    assert len(squares) == 3
 
 
 @pytest.mark.parametrize("rows", [1, 26])
@@ -96,12 +93,11 @@ def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path
     rows = build_rows(tmp_path)
     assert has_layers(rows)
     assert not has_layers([row for row in rows if row.indices != [3]]), "three of seven layers are no curve"
-    rows[-1] = replace(rows[-1], eliminated=Elimination(1, ""))
     figure = Figure()
     draw_f1_by_layer(figure, rows)
     (axes,) = figure.axes
     points = {line.get_label(): list(line[0].get_xdata()) for line in axes.containers}
-    assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2], "random weights 30.0 (below)": [0, 1]}
+    assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2, 3], "random weights 30.0 (below)": [0, 1]}
     lines = {line.get_label() for line in axes.lines}
     assert {"majority_tag 50.0 (below)", "sum_all 90.0"} <= lines
     low, high = axes.get_ylim()

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.records import BETTER, CLOSE, PROBE, RESULTS, WORSE, expect, influence_by_hand, make_record
+from support.records import BETTER, CLOSE, PROBE, WORSE, expect, influence_by_hand, make_record
 
 from probe.commands.table import table
 from probe.config import LayersConfig, UserError, default_margin
 from probe.data.split import SplitCounts
 from probe.probes.selection import select
-from probe.race.rule import Elimination
+from probe.runs import sweep_plan
 from probe.runs.frame import run_of
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity
 from probe.runs.outputs import write_counts
@@ -39,7 +39,6 @@ from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
 from probe.tables.columns import COLUMNS, choose_columns
 from probe.tables.formats import render
-from probe.tables.labels import label_rows
 from probe.tables.notes import table_caption
 from probe.tables.paper import CONLL2003
 from probe.tables.recommendation import recommend
@@ -102,9 +101,13 @@ def test_a_row_whose_training_fails_now_and_then_is_named(tmp_path: Path, failed
     assert "embeddings seed" not in shown
 
 
-def test_a_finished_sweep_is_one_look_and_other_seeds_are_one_each(tmp_path: Path):
+def test_a_finished_sweep_is_one_look_and_other_seeds_are_one_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def looks() -> int:
         return max(row.looks for row in build_rows(tmp_path))
+
+    def ask(runs: list[RequestedRun], at: str) -> None:
+        monkeypatch.setattr(sweep_plan, "now", lambda: at)
+        write_expected(tmp_path, runs)
 
     def made(seed: int) -> list[RequestedRun]:
         rows = (("last", 5, 0.8), ("embeddings", 0, 0.6))
@@ -112,22 +115,22 @@ def test_a_finished_sweep_is_one_look_and_other_seeds_are_one_each(tmp_path: Pat
 
     runs = [run for seed in (1, 2, 3) for run in made(seed)]
     assert looks() == 2, "of two and of three seeds; one seed tells nothing apart"
-    write_expected(tmp_path, runs, started="2026-01-02")
+    ask(runs, "2026-01-02")
     assert looks() == 2, "a sweep that asks for runs which were seen already"
     (tmp_path / "sweep.json").unlink()
-    write_expected(tmp_path, runs, started="2025-01-01")
+    ask(runs, "2025-01-01")
     assert looks() == 1
     added = made(4)
     assert looks() == 2
-    write_expected(tmp_path, added + made(5), started="2025-01-02")
+    ask(added + made(5), "2025-01-02")
     assert looks() == 2, "two sweeps"
     third = [expect(make_record(tmp_path, "layer_3", seed, 0.7 + seed / 1000, 0.7, (3,))) for seed in range(1, 6)]
-    write_expected(tmp_path, third, started="2025-01-03")
+    ask(third, "2025-01-03")
     assert looks() == 3, "a row more"
     layers = replace(added[0].identity.layers, indices=[2])
     missing = replace(added[0].identity, layers=layers)  # of a row without runs
     open_run = replace(added[0], row="layer_2", identity=missing, key=missing.key)
-    write_expected(tmp_path, [open_run], started="2025-01-02")
+    ask([open_run], "2025-01-02")
     assert looks() == 4, "after seeds 4 and 5: that sweep may be stopped for what a table shows"
 
 
@@ -363,23 +366,6 @@ def test_options_that_would_change_nothing_are_refused(tmp_path: Path, options: 
         table([str(tmp_path), *options])
 
 
-@pytest.mark.parametrize("folder", ["conll2003-mpnet-search", "conll2003-mpnet"])  # by a race; typed after a screen
-def test_rows_that_a_screen_chose_are_named(folder: str):
-    rows = build_rows(RESULTS / folder)
-    chosen = [row.name for row in rows if row.screened is not None]
-    assert sorted(chosen) == ["concat_2_3_6_7", "concat_2_5_7", "concat_2_7", "mean_0_1_2_3_4_5_6_7_8_9"]
-    assert ", ".join(chosen) in render(rows, "md")
-
-
-def test_an_eliminated_row_is_not_compared(tmp_path: Path):
-    rows = ranked(tmp_path)
-    rows[0] = replace(rows[0], eliminated=Elimination(2, "x"), behind=None)
-    found = {row.name: row for row in label_rows(rows, 0.5)}
-    assert (found["embeddings"].label, found["embeddings"].behind) == ("eliminated", None)
-    assert found["last"].label == "best"
-    assert COLUMNS["test"].text(found["embeddings"]) == ""
-
-
 def test_columns_are_chosen_and_a_misspelt_one_is_corrected(tmp_path: Path):
     make_record(tmp_path, "last", 1, 0.8, 0.7)
     rows = build_rows(tmp_path)
@@ -537,12 +523,3 @@ def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):
     assert [row.label for row in rows] == ["not converged", "not converged"]
     given = recommend(rows)
     assert (given.best, given.use) == (None, None)
-
-
-def test_no_column_shows_an_eliminated_rows_test_score(tmp_path: Path):
-    for seed in (1, 2):
-        make_record(tmp_path, "last", seed, 0.7, 0.6 + seed / 100)
-    (row,) = build_rows(tmp_path)
-    of_test = [column for column in COLUMNS.values() if column.header.startswith("test")]
-    assert sum(column.text(row) != "" for column in of_test) == 4, "all but the types' mean"
-    assert {column.text(replace(row, eliminated=Elimination(1, "worse"))) for column in of_test} == {""}

@@ -183,16 +183,6 @@ def test_a_damaged_sweep_json_is_named(results: Path):
     assert [check.name for check in failed(results)] == ["sweep.json", "table.json"]
 
 
-@pytest.mark.parametrize("name", ["race.json", "decisions.json"])
-def test_a_damaged_race_is_named(name: str, tmp_path: Path):
-    raced = next(folder for folder in committed_sets() if (folder / "race.json").exists())
-    for file in ("screen.json", "race.json", "decisions.json"):  # without table.json, which would show it too
-        shutil.copy(raced / file, tmp_path)
-    assert not failed(tmp_path)
-    (tmp_path / name).write_text("{")
-    assert [check.name for check in failed(tmp_path)] == ["race.json"]
-
-
 def test_a_folder_may_have_any_name(results: Path, typed: Callable):
     assert typed("verify", str(results.rename(results.parent / "seed=1"))).returncode == 0
 
