@@ -275,10 +275,12 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     reader = TextEncoder(replace(cfg, layers=replace(cfg.layers, normalize=None)))
     chosen, read = reader.selection, []
     for number, text in enumerate(texts_read, 1):
-        words, vectors = (reading := reader.read(text, number)).words, reading.vectors
+        reading = reader.read(text, number)
         if "layers" in groups:
-            vectors = combine_stored(vectors[:, list(chosen.indices)].unbind(1), chosen, normalization)
-        read.append(WordVectors(words, vectors))
+            vectors = combine_stored([reading.vectors[k] for k in chosen.indices], chosen, normalization)
+        else:
+            vectors = reading.vectors.transpose(0, 1).contiguous()
+        read.append(WordVectors(reading.words, vectors))
     return read[0] if isinstance(texts, str) else read
 
 

@@ -20,7 +20,6 @@ PRECISIONS = ("float32", "bfloat16")
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
 LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all of them are trained
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
-SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
 class UserError(ValueError):

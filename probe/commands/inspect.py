@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 
 from probe.commands.arguments import Parser
-from probe.config import SENTENCES, UserError
+from probe.config import UserError
 from probe.settings import config_of, split_settings
 
 DESCRIPTION = """\
-Shows how an encoder processes a text: its pieces, ids, mask and segments, and the word of each
-piece; how many hidden states there are and what each index denotes; the parts of layer 0; and the
-vectors of the chosen layers (layers=..., as in training). Words are split at blanks, and each
-punctuation mark is a separate word: "bank." is "bank" and ".".
+Shows how an encoder processes a text: its pieces, their ids, and the word of each piece; how many
+hidden states there are and what each index denotes; and the vectors of the chosen layers
+(layers=..., as in training). Words are split at blanks, and each punctuation mark is a separate
+word: "bank." is "bank" and ".".
 """
 EXAMPLES = """\
-  probe inspect "I love Paris" encoder=minilm_l6 --pad 7
+  probe inspect "I love Paris" encoder=minilm_l6
   probe inspect encoder=minilm_l6 --sentence mean "A cat sat." "A dog lay down." "Stocks fell."
   probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank."
   probe inspect encoder.path=DIR --format json < texts.txt
@@ -25,19 +25,10 @@ EXAMPLES = """\
 def inspect(arguments: list[str]) -> int:
     """Prints texts layer by layer, and returns the exit code."""
     parser = Parser("inspect", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "given",
-        nargs="*",
-        metavar="TEXT | setting=value",
-        help="texts (default: read from standard input, one per line) and settings",
-    )
-    parser.add_argument("--pad", type=int, default=0, metavar="N", help="pad to N pieces")
-    parser.add_argument(
-        "--segment", type=int, metavar="N", help="use this segment id for all pieces, not the tokenizer's"
-    )
+    parser.add_argument("given", nargs="*", metavar="TEXT | setting=value", help="default: lines of standard input")
     parser.add_argument(
         "--sentence",
-        choices=SENTENCES,
+        choices=("cls", "mean", "max", "mean_second_to_last"),
         help="print one vector per text, pooled like this, and the cosines of the texts instead "
         "(cls, mean and max pool all pieces, with the chosen layers)",
     )

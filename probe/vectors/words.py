@@ -214,12 +214,12 @@ def batches(text: Text, shard: Shard, batch_pieces: int, device: str) -> list[li
 
 
 def to_tensors(
-    windows: list[Window], pieces: Pieces, encoder: Encoder, width: int = 0
+    windows: list[Window], pieces: Pieces, encoder: Encoder
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Returns ids, mask and segment ids of a batch, each (B, P), padded on the right; P is at least `width`."""
+    """Returns ids, mask and segment ids of a batch, each (B, P), padded on the right."""
     special = encoder.special
     texts = [pieces.ids(window.first, window.last) for window in windows]
-    width = max(width, special.count + max(map(len, texts)))
+    width = special.count + max(map(len, texts))
     ids = np.full((len(texts), width), encoder.padding, dtype=np.int64)
     mask, types = np.zeros_like(ids), np.zeros_like(ids)
     for i, text in enumerate(texts):
