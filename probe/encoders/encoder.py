@@ -16,7 +16,6 @@ import sys
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
@@ -42,31 +41,28 @@ def load_model(
     encoder: Encoder,
     device: str,
     precision: str = "float32",
-    keep_pooler: bool = False,
     deepest: int | None = None,
     final_norm: str = "last",
 ) -> torch.nn.Module:
     """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 
-    Sets its `takes_padding`: whether padding leaves the vectors of a text as they are (see `outputs`); and its
+    Sets its `takes_padding`: whether padding leaves the vectors of a text as they are (see `hidden_states`); and its
     `is_causal`: whether each piece attends only to pieces before it (None: a trial could not show it).
     precision: float32, or bfloat16 for both weights and arithmetic (every layer then differs by about a percent).
-    keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it. deepest: the layer
-    at which forward passes end; None: the last. final_norm: as in the config. Raises UserError, for example if that is
-    `each` and the encoder has no norm behind its last layer.
+    deepest: the layer at which forward passes end; None: the last. final_norm: as in the config. Raises UserError, for
+    example if that is `each` and the encoder has no norm behind its last layer.
     """
     import torch
 
     model: Any
     if encoder.cfg.weights == "pretrained":
-        loaded = None if deepest is None else _part_from_files(encoder, getattr(torch, precision), deepest)
-        model, missing = loaded or _from_files(encoder, getattr(torch, precision))
-        keep_pooler = keep_pooler and not any("pooler" in key for key in missing)
+        model = None if deepest is None else _part_from_files(encoder, getattr(torch, precision), deepest)
+        model = _from_files(encoder, getattr(torch, precision)) if model is None else model
     else:
-        model, keep_pooler = _random(encoder), False
+        model = _random(encoder)
         for parameter in model.parameters():  # buffers keep the dtype that the model creates them with
             parameter.data = parameter.data.to(getattr(torch, precision))
-    if getattr(model, "pooler", None) is not None and not keep_pooler:
+    if getattr(model, "pooler", None) is not None:  # no hidden state depends on it
         model.pooler = torch.nn.Identity()  # not None: some models call it without asking
     model = model.to(device).eval().requires_grad_(False)
     for name, weights in model.named_parameters():
@@ -110,7 +106,7 @@ def cut_config(config: Any, num_blocks: int) -> Any:
     return cut
 
 
-def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> tuple[Any, list[str]] | None:
+def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> Any:
     """Loads the blocks that layers 0 to `deepest` need, and the next one, before which a forward pass ends.
 
     The other blocks are not read. To try it, the whole encoder is built without memory for weights. Given those of the
@@ -125,7 +121,7 @@ def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> tupl
         with torch.device("meta"), torch.no_grad():
             whole: Any = transformers.AutoModel.from_config(encoder.config, dtype=dtype, trust_remote_code=False)
         cut = replace(encoder, config=cut_config(encoder.config, deepest + 1))
-        part, missing = _from_files(cut, dtype, elsewhere=set(whole.state_dict()))
+        part = _from_files(cut, dtype, elsewhere=set(whole.state_dict()))
         whole = whole.eval()
         whole.load_state_dict(part.state_dict(), strict=False, assign=True)
         for name, buffer in part.named_buffers():
@@ -136,11 +132,11 @@ def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> tupl
             is_same = _stops_at(deepest, _without_cache(whole), texts, hidden_states(part.eval(), *texts))
     except Exception:  # whatever a model raises that cannot be made smaller; the whole is then loaded
         return None
-    return (part, missing) if is_same else None
+    return part if is_same else None
 
 
-def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] = ()) -> tuple[Any, list[str]]:
-    """Loads the encoder and the names of missing weights; no hidden state may depend on them.
+def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] = ()) -> Any:
+    """Loads the encoder. Weights that no hidden state depends on may be missing.
 
     elsewhere: names of weights that may be left unused.
     """
@@ -193,7 +189,7 @@ def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] 
             f"{first_few(sorted(unused), 3)}. Its vectors would be wrong.\n"
             "Is this the config.json of these weights? Else use another encoder: encoder.name=OWNER/NAME."
         )
-    return part, list(loading["missing_keys"])
+    return part
 
 
 def _without_cache(model: Any) -> Any:
@@ -219,15 +215,8 @@ def hidden_states(
 ) -> tuple[torch.Tensor, ...]:
     """Returns all L + 1 hidden states of a batch, each (B, P, H), or those up to the layer where the model stops.
 
-    ids, mask (1 = a piece, 0 = padding), types: (B, P).
-    """
-    return outputs(model, ids, mask, types).hidden_states
-
-
-def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
-    """Returns the encoder's output for a batch, with transformers' names; only hidden states if the model stops.
-
-    If padding would change vectors, texts of each length are computed without it. Zeros then stand at the padding.
+    ids, mask (1 = a piece, 0 = padding), types: (B, P). If padding would change vectors, texts of each length are
+    computed without it. Zeros then stand at the padding.
     """
     import torch
 
@@ -245,15 +234,11 @@ def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types
         padded = [torch.nn.functional.pad(state, (0, 0, 0, ids.shape[1] - state.shape[1])) for state in of_parts]
         return torch.cat(padded)[order]
 
-    pooled: list[Any] = [getattr(part, "pooler_output", None) for part in parts]
-    return SimpleNamespace(
-        hidden_states=tuple(map(whole, zip(*(part.hidden_states for part in parts), strict=True))),
-        pooler_output=None if None in pooled else torch.cat(pooled)[order],
-    )
+    return tuple(map(whole, zip(*parts, strict=True)))
 
 
-def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
-    """Returns the encoder's output, and whether the forward pass changed the model, which is undone.
+def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[tuple[torch.Tensor, ...], bool]:
+    """Returns the hidden states of a batch, and whether the forward pass changed the model, which is undone.
 
     text: ids, mask and segment ids. Raises UserError, with this remedy, for a model that fails.
     """
@@ -268,8 +253,9 @@ def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
     with _changes_undone(model) as changed, kernels(precision, weights.device.type, lstm=False):
         try:
             output = model(**inputs, output_hidden_states=True, return_dict=True)
+            states = getattr(output, "hidden_states", None) or ()
         except _Stopped as stopped:
-            output = SimpleNamespace(hidden_states=stopped.states)
+            states = stopped.states
         except Exception as error:  # whatever a model raises that is no text encoder, or has too little memory
             reason = cause_of(error)
             if "memory" in reason:
@@ -277,14 +263,12 @@ def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[Any, bool]:
             raise UserError(
                 f"{getattr(model, 'called', 'The encoder')} cannot read {ids.shape[1]} pieces: {reason}. {remedy}"
             ) from error
-    if isinstance(getattr(model, "pooler", None), torch.nn.Identity):
-        output.pooler_output = None
     if hasattr(model, "norm_of_each"):
         norm, last = model.get_submodule(model.norm_of_each[0]), model.norm_of_each[1]
-        output.hidden_states = tuple(norm(x) if k < last else x for k, x in enumerate(output.hidden_states))
+        states = tuple(norm(x) if k < last else x for k, x in enumerate(states))
     if hasattr(model, "_pad_to_block_size"):  # BigBird removes the padding of its last block from the last layer only
-        output.hidden_states = tuple(state[:, : ids.shape[1]] for state in output.hidden_states)
-    return output, bool(changed)
+        states = tuple(state[:, : ids.shape[1]] for state in states)
+    return states, bool(changed)
 
 
 @contextmanager
@@ -342,13 +326,13 @@ def _try(
     alone, changed = _forward(model, *(None if given is None else given[:, :pieces] for given in texts))
     _try_longest(model, encoder, texts)
     padded, _ = _forward(model, *texts)
-    for output, width in ((alone, pieces), (padded, texts[0].shape[1])):
-        check_states(getattr(output, "hidden_states", None) or (), torch.Size([3, width]), encoder, deepest)
-    for layer, state in enumerate(alone.hidden_states):
+    for states, width in ((alone, pieces), (padded, texts[0].shape[1])):
+        check_states(states, torch.Size([3, width]), encoder, deepest)
+    for layer, state in enumerate(alone):
         if not state.isfinite().all():
             raise UserError(f"{encoder.name} gives NaN or infinite values at layer {layer} in {state.dtype}. {ANOTHER}")
     takes_padding, sees_after, is_seen = not changed, False, False
-    for state, with_padding in zip(alone.hidden_states, padded.hidden_states, strict=True):
+    for state, with_padding in zip(alone, padded, strict=True):
         rounding, state = torch.finfo(state.dtype).eps, state.float()
         off = (state - with_padding[:, :pieces].float()).norm(dim=-1)  # (3, P)
         takes_padding = takes_padding and bool((off <= rounding**0.5 * state.norm(dim=-1)).all())

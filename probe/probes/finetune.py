@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from probe.config import Config
 from probe.encoders.checkpoint import Encoder
-from probe.encoders.encoder import load_model, outputs
+from probe.encoders.encoder import hidden_states, load_model
 from probe.format import duration, reason_of
 from probe.probes.batches import UNCOUNTED, pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs
@@ -100,7 +100,7 @@ class FineTuned(nn.Module):
         lengths = None if lengths is None else to_device(lengths, self.device)
         in_bfloat16 = torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bfloat16")
         with kernels(self.precision, self.device, lstm=False), in_bfloat16:
-            last = outputs(self.model, ids, mask, types).hidden_states[-1]  # (B, P, H)
+            last = hidden_states(self.model, ids, mask, types)[-1]  # (B, P, H)
             words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
             scores = self.classifier(self.dropout(words))
         return scores.float(), rows

@@ -20,7 +20,7 @@ from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
-from probe.encoders.encoder import hidden_states, load_model, notes_on, outputs, trial_texts
+from probe.encoders.encoder import hidden_states, load_model, notes_on, trial_texts
 from probe.vectors import extraction
 from probe.vectors.words import Text, batches
 
@@ -157,23 +157,22 @@ def test_bigbird_reads_long_texts_sparsely_after_short_ones(layers: list[int], t
 
 
 @pytest.mark.parametrize("family", sorted(UNPADDED))
-def test_a_padded_batch_has_outputs_and_gradients_as_if_each_text_were_alone(family: str, tmp_path: Path):
+def test_a_padded_batch_has_states_and_gradients_as_if_each_text_were_alone(family: str, tmp_path: Path):
     encoder = open_encoder(encoder_config(saved(family, tmp_path)), tmp_path)
-    model = load_model(encoder, "cpu", keep_pooler=True).requires_grad_()
+    model = load_model(encoder, "cpu").requires_grad_()
     texts = [[2, 11, 12, 3], [2, 13, 3], [2, 14, 15, 3]]
     ids = torch.tensor([text + [encoder.padding] * (6 - len(text)) for text in texts])
     mask = torch.tensor([[1] * len(text) + [0] * (6 - len(text)) for text in texts])
     types = torch.zeros_like(ids) if encoder.special.has_types else None
-    batch = outputs(model, ids, mask, types)
-    batch.hidden_states[-1][mask == 1].square().sum().backward()
+    batch = hidden_states(model, ids, mask, types)
+    batch[-1][mask == 1].square().sum().backward()
     gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     for i, text in enumerate(texts):
         alone = model(input_ids=torch.tensor([text]), output_hidden_states=True)
-        for ours, theirs in zip(batch.hidden_states, alone.hidden_states, strict=True):
+        for ours, theirs in zip(batch, alone.hidden_states, strict=True):
             torch.testing.assert_close(ours[i, : len(text)], theirs[0])
             assert ours.shape == (3, 6, 16)
-        torch.testing.assert_close(batch.pooler_output[i], alone.pooler_output[0])
         alone.hidden_states[-1].square().sum().backward()
     expected = [p.grad for p in model.parameters() if p.grad is not None]
     torch.testing.assert_close(gradients, expected, rtol=1e-3, atol=1e-3)
@@ -193,7 +192,7 @@ def test_windows_hold_what_the_encoder_takes_and_no_more(family: Path, tmp_path:
 
 def test_a_trial_shows_who_is_causal_and_whose_vectors_padding_changes(family: Path, tmp_path: Path):
     encoder = open_encoder(encoder_config(family), tmp_path)
-    model: Any = load_model(encoder, "cpu", keep_pooler=True)
+    model: Any = load_model(encoder, "cpu")
     assert model.is_causal == (family.name in CAUSAL)
     assert model.takes_padding == (family.name not in UNPADDED)
     assert encoder.tokenizer.is_fast == (family.name not in IN_PYTHON)
