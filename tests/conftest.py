@@ -17,7 +17,7 @@ from support.inputs import encoder_config, make_bert, overrides, small_corpus, w
 
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import Encoder, open_encoder
 from probe.probes import schedule
 from probe.tables.figures import Picture
 

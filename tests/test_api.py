@@ -16,7 +16,7 @@ from support.records import make_record
 
 import probe
 from probe.config import UserError
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.tables.rows import build_rows
 
 ROOT = Path(__file__).parent.parent

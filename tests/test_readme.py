@@ -30,7 +30,7 @@ import probe
 from probe.cli import COMMANDS
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.format import percent
 from probe.probes import schedule
 from probe.settings import SETTING, configs_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.data.warnings import WARNING
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.format import duration, first_few, pluralize
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
@@ -100,7 +100,7 @@ def extraction_s(planned: Plan, device: str) -> float:
     """Estimates the seconds of filling a run's store, by running the encoder for a moment on a part of it."""
     import torch
 
-    from probe.encoders.encoder import load_model
+    from probe.encoders.model import load_model
     from probe.vectors.words import Text, batches, pieces_at_once, states_of
 
     encoder, store = planned.encoder, planned.store

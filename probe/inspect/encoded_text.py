@@ -18,7 +18,7 @@ from probe.config import Config, UserError, suggestion
 from probe.data.corpus import Corpus
 from probe.data.running_text import split_text
 from probe.data.split import Split
-from probe.encoders.encoder import check_states, hidden_states, load_model
+from probe.encoders.model import check_states, hidden_states, load_model
 from probe.probes.combine import combine
 from probe.probes.selection import select
 from probe.system.machine import resolve_device

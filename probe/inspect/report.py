@@ -10,7 +10,7 @@ import torch
 from tabulate import tabulate
 
 from probe.config import Config
-from probe.encoders.encoder import CAUSAL
+from probe.encoders.model import CAUSAL
 from probe.inspect.encoded_text import EncodedText, Occurrence, TextEncoder, compare, cosines, sentence_vector
 from probe.probes.combine import combine
 

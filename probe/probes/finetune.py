@@ -24,8 +24,8 @@ import xxhash
 from torch import Tensor, nn
 
 from probe.config import Config
-from probe.encoders.checkpoint import Encoder
-from probe.encoders.encoder import hidden_states, load_model
+from probe.encoders.encoder import Encoder
+from probe.encoders.model import hidden_states, load_model
 from probe.format import duration, reason_of
 from probe.probes.batches import UNCOUNTED, pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs

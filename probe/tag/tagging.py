@@ -14,8 +14,8 @@ import torch
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.encoders.checkpoint import Encoder, refuse_changed
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import Encoder, refuse_changed
+from probe.encoders.model import load_model
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, mix
 from probe.probes.normalization import Normalization, normalization_of

@@ -28,8 +28,8 @@ from tqdm import tqdm
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder, refuse_changed
-from probe.encoders.encoder import load_model, notes_on
+from probe.encoders.encoder import Encoder, refuse_changed
+from probe.encoders.model import load_model, notes_on
 from probe.encoders.pieces import notes_on_pieces
 from probe.format import pluralize
 from probe.system.bfloat16 import SLOW, kernels_for

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe.config import EncoderConfig, UserError
-from probe.encoders.checkpoint import Encoder, open_encoder, stated_layers
+from probe.encoders.encoder import Encoder, open_encoder, stated_layers
 from probe.vectors.store import FeatureStore, Source, read_manifest
 
 if TYPE_CHECKING:

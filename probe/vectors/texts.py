@@ -16,7 +16,7 @@ import numpy as np
 
 from probe.config import UserError
 from probe.data.split import Split
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.encoders.pieces import Pieces, Special
 
 AT_ONCE = 256  # texts that the tokenizer gets together

@@ -19,8 +19,8 @@ import torch
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.encoders.checkpoint import Encoder
-from probe.encoders.encoder import check_states, hidden_states
+from probe.encoders.encoder import Encoder
+from probe.encoders.model import check_states, hidden_states
 from probe.encoders.pieces import Pieces, cut_split
 from probe.system.machine import to_device
 from probe.vectors.store import Shard, bounds, stored_layers

@@ -38,8 +38,8 @@ from torch import Tensor, nn
 from probe.config import Config, FeaturesConfig, ProbeConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks.spans import span_f1
-from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.encoders.encoder import hidden_states, load_model
+from probe.encoders.encoder import Encoder, open_encoder
+from probe.encoders.model import hidden_states, load_model
 from probe.probes.batches import Batch, TaggedWords, TrainingBatches
 from probe.probes.selection import Selection
 from probe.probes.tagger import Tagger, train_tagger

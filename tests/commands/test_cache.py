@@ -18,7 +18,7 @@ from probe.cli import dispatch
 from probe.commands.cache import entries, prunable, remove
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.system.files import short
 from probe.system.locks import FileLock
 from probe.vectors.store import _HELD, IN_USE, FeatureStore

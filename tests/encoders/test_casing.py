@@ -13,7 +13,7 @@ from support.inputs import encoder_config
 from tokenizers import Tokenizer, models, normalizers
 
 from probe.config import UserError
-from probe.encoders.checkpoint import open_encoder
+from probe.encoders.encoder import open_encoder
 from probe.encoders.pieces import cut
 from probe.encoders.tokenizer import drops_case, set_lower_case, unreachable_entries
 

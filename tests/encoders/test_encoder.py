@@ -22,9 +22,9 @@ from support.families import FAMILIES
 from support.inputs import encoder_config
 
 from probe.config import EncoderConfig, UserError
-from probe.encoders import checkpoint as encoder_module
-from probe.encoders.checkpoint import Encoder, file_hash, open_encoder
-from probe.encoders.encoder import hidden_states, load_model
+from probe.encoders import encoder as encoder_module
+from probe.encoders.encoder import Encoder, file_hash, open_encoder
+from probe.encoders.model import hidden_states, load_model
 from probe.system import bfloat16
 
 
@@ -205,7 +205,7 @@ def test_file_hashes_are_cached_until_a_file_changes(tmp_path: Path, monkeypatch
     first = [file_hash(file, tmp_path) for file in files]
     assert first == [hashlib.sha256(file.name.encode()).hexdigest() for file in files]
     with monkeypatch.context() as patch:
-        patch.setattr("probe.encoders.checkpoint.sha256_of_file", None)  # nothing is hashed any more
+        patch.setattr("probe.encoders.encoder.sha256_of_file", None)  # nothing is hashed any more
         assert [file_hash(file, tmp_path) for file in files] == first
     files[0].write_text("other")
     assert file_hash(files[0], tmp_path) == hashlib.sha256(b"other").hexdigest()

@@ -19,8 +19,8 @@ from transformers import PreTrainedModel
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.encoders.checkpoint import open_encoder
-from probe.encoders.encoder import hidden_states, load_model, notes_on, trial_texts
+from probe.encoders.encoder import open_encoder
+from probe.encoders.model import hidden_states, load_model, notes_on, trial_texts
 from probe.vectors import extraction
 from probe.vectors.words import Text, batches
 

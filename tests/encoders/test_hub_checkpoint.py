@@ -14,8 +14,8 @@ from support.facts import names
 from support.hub import Hub, forget, offline, old_layout
 
 from probe.config import EncoderConfig, UserError
-from probe.encoders.checkpoint import Encoder, open_encoder, weights_of
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import Encoder, open_encoder, weights_of
+from probe.encoders.model import load_model
 from probe.system import hub
 
 NEEDED = {"config.json", "tokenizer_config.json", "vocab.txt", "model.safetensors"}

@@ -14,8 +14,8 @@ from support.inputs import encoder_config, ensure_features, features_config, mak
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import Encoder, open_encoder
+from probe.encoders.model import load_model
 from probe.vectors.store import FeatureStore
 
 SEED = 7  # the tiny encoders' own weights are random too, with seed 0
@@ -51,7 +51,7 @@ def test_a_store_holds_a_plain_forward_of_seeded_weights(tiny_bert: Path, tmp_pa
 def test_random_weights_are_the_same_in_another_process(tiny_bert: Path, tmp_path: Path):
     code = (
         "import sys, torch; from pathlib import Path; from probe.config import EncoderConfig\n"
-        "from probe.encoders.checkpoint import open_encoder; from probe.encoders.encoder import load_model\n"
+        "from probe.encoders.encoder import open_encoder; from probe.encoders.model import load_model\n"
         "torch.set_num_threads(2); torch.rand(3)\n"
         f"cfg = EncoderConfig('', sys.argv[1], None, None, 'random', {SEED})\n"
         "model = load_model(open_encoder(cfg, Path(sys.argv[2])), 'cpu')\n"

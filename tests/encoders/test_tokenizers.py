@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from probe.config import UserError
 from probe.data.split import Split
 from probe.encoders import tokenizer as tokenizer_module
-from probe.encoders.checkpoint import open_encoder
+from probe.encoders.encoder import open_encoder
 from probe.encoders.pieces import check_words, cut, cut_split, notes_on_pieces, special_pieces
 from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
 

@@ -17,7 +17,7 @@ from support.commands import flip_a_bit
 
 import probe
 from probe.config import UserError
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.export.export import Splits
 from probe.vectors.store import FeatureStore, Shard
 

@@ -17,7 +17,7 @@ from support.inputs import features_config, run_config
 from probe.config import ProbeConfig
 from probe.data.corpus import Corpus
 from probe.data.tasks.spans import span_f1
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
 from probe.probes.training import classifier_labels
 from probe.vectors.words import Text

@@ -11,7 +11,7 @@ from support.inputs import ensure_features, features_config, random_store
 
 from probe.config import LayersConfig, UserError
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.probes.combine import Streamed, bytes_needed, mix, read_selection
 from probe.probes.selection import select
 from probe.vectors.store import DamagedShard

@@ -16,7 +16,7 @@ from support.inputs import data_config, encoder_config, ensure_features, feature
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
 from probe.data.tasks.spans import span_f1
-from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import Encoder, open_encoder
 from probe.probes import schedule
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
 from probe.probes.networks import BiLSTM

@@ -15,7 +15,7 @@ from support.inputs import COMMON, NAMES, features_config
 import probe
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.runs.records import load_records
 from probe.tables.rows import build_rows
 from probe.vectors.store import FeatureStore

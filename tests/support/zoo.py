@@ -21,8 +21,8 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING, MODEL_MAPPING_
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import Encoder, open_encoder
+from probe.encoders.model import load_model
 from probe.encoders.pieces import special_pieces
 from probe.vectors.store import Shard
 from probe.vectors.words import Text, batches, states_of

@@ -25,7 +25,7 @@ from support.inputs import (
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
-from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import Encoder, open_encoder
 from probe.system import bfloat16
 from probe.system.locks import FileLock
 from probe.vectors import extraction, words

@@ -15,8 +15,8 @@ from support.inputs import ensure_features, features_config
 from probe.commands.cache import entries
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.encoders import encoder as encoder_module
-from probe.encoders.checkpoint import Encoder
+from probe.encoders import model as encoder_module
+from probe.encoders.encoder import Encoder
 from probe.vectors.store import MANIFEST, FeatureStore
 
 

@@ -23,7 +23,7 @@ from support.inputs import encoder_config, ensure_features, features_config, ran
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import Encoder, open_encoder
 from probe.system.locks import FileLock
 from probe.vectors import extraction
 from probe.vectors.store import DamagedShard, FeatureStore, read_again_if_damaged, read_manifest
@@ -225,7 +225,7 @@ from support.commands import DEADLINE_S, wait_for
 from support.inputs import encoder_config, features_config, make_split
 from probe.vectors import extraction
 from probe.data.corpus import Corpus
-from probe.encoders.checkpoint import open_encoder
+from probe.encoders.encoder import open_encoder
 if no_locks:
     import fcntl
     def flock(*_):

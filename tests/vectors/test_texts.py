@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import Encoder, open_encoder
 from probe.settings import config_of
 
 TEXTS = [

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.encoders.pieces import SAMPLE, check_words, cut_split, keep_prefix_spaces
 from probe.vectors.store import FeatureStore
 from probe.vectors.words import Text, batches, pieces_at_once, plan_windows

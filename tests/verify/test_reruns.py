@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from probe.config import UserError
-from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Encoder
 from probe.runs.config_from_record import config_from_record
 from probe.runs.records import load_record
 from probe.runs.run import run
