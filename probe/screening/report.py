@@ -75,7 +75,6 @@ def screen_table(screen: ScreenRecord) -> TextTable:
     kept, points = worth_training(screen), points_of(screen.margin)
     lines = []
     for one in screen.ranked:
-        expected = forecast(one, first)
         cells = {
             "encoder": one.encoder or "",
             "layers chosen": " = ".join([one.name, *one.alike]),
@@ -84,7 +83,7 @@ def screen_table(screen: ScreenRecord) -> TextTable:
             "blocks": str(one.num_blocks),
             "operations": format_count(one.cost[0]),
             f"dev {score}": f"{percent(one.mean)} ± {percent(float(np.std(one.scores, ddof=1)))}",
-            "expected behind": f"{100 * expected.behind:.1f} ({100 * expected.low:.1f} to {100 * expected.high:.1f})",
+            "expected behind": _behind(one, first),
             "train": "yes" if one in kept else "no",
         }
         lines.append({name: cell for name, cell in cells.items() if several or name not in ("encoder", "operations")})
@@ -115,13 +114,19 @@ def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
     points = points_of(screen.margin)
     likely = next(one for one in kept if forecast(one, first).behind <= screen.margin / 100)
     named, cheapest = (with_encoder(one.name, one.encoder if several else None) for one in (first, likely))
-    text = f"Screened first: {named} (layers {format_layers(first.layers.indices)}). "
-    if likely is not first:
-        text += f"The cheapest that is expected to lie within {points} of the best after long training: {cheapest}. "
+    text = f"Screened first: {named} (layers {format_layers(first.layers.indices)})."
     if len(kept) == len(screen.ranked):
-        return f"{text}Each choice may lie within: this text does not separate the layers."
+        return f"{text} Each choice may lie within {points} of the best: this text does not separate the layers."
     left_out = f"{len(screen.ranked) - len(kept)} of {pluralize(len(screen.ranked), 'choice')}"
-    return f"{text}Shown to lie farther behind: {left_out}. The other {len(kept)} are worth training."
+    text += f" Shown to lie more than {points} behind the best: {left_out}. The other {len(kept)} are worth training."
+    if likely is first:
+        return text
+    return f"{text} The cheapest of them that is expected to lie within: {cheapest}, {_behind(likely, first)} behind."
+
+
+def _behind(one: Candidate, first: Candidate) -> str:
+    behind, low, high = (f"{100 * value:.1f}" for value in forecast(one, first))
+    return f"{behind} ({low} to {high})"
 
 
 def caption(screen: ScreenRecord) -> str:
