@@ -131,11 +131,8 @@ def samples_over(
 ) -> tuple[list[Sample], Cover]:
     """Returns the rows' scores with the influence of each unit of the text, and what they hold for.
 
-    scores: of each run of each row. moves: of each row, (runs, U). units: of the rows or runs; none if they are known
-    to be many.
+    scores: of each run of each row. moves: of each row, (runs, U). units: of each row, or of all.
     """
-    if not units:
-        return [*map(Sample, scores, moves)], Cover("", "")
     number, fewest = moves[0].shape[1], min(units, key=lambda one: one.effective)
     effective, name = fewest.effective, fewest.title
     if any(one.are_blocks for one in units):

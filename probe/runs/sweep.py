@@ -90,7 +90,7 @@ def make_runs(configs: Sequence[Config], crew: Crew, log: Callable[[str], None] 
     todo = queue.left(plans)
     at_once = min(queue.at_once, len(todo))
     # A run that needs too much memory must not kill this process, so even the last one is left to a child.
-    is_alone = is_child() or ((queue.at_once <= 1 or not todo) and not crew.children)
+    is_alone = is_child() or queue.at_once <= 1 or not todo
     if is_alone:
         take_gpu(crew.gpus, plans[0].results_dir / "logs")  # before CUDA is asked for anything
     if todo and not is_child():

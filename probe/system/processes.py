@@ -103,11 +103,10 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
             child.wait()
 
     def start(self, jobs: int, environment: Mapping[str, str]) -> None:
-        """Starts `jobs` children, if there are none yet. environment: in addition to this process's own."""
-        if not self.children:
-            self.jobs, self.environment = jobs, environment
-            for number in range(jobs):
-                self._start(number)
+        """Starts `jobs` children. environment: in addition to this process's own."""
+        self.jobs, self.environment = jobs, environment
+        for number in range(jobs):
+            self._start(number)
 
     def work(self, is_over: Callable[[], bool], most: int, replace: bool) -> None:
         """Returns when all is over, or when no child can go on.

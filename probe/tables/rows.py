@@ -57,7 +57,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     Raises UserError where there is no run.
     """
     folder = results_folder(results_dir)
-    runs = [*frame(folder)]
+    runs = frame(folder)
     if not runs:
         for error in bad_records(folder).values():
             raise error
