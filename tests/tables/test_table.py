@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.records import BETTER, CLOSE, PROBE, WORSE, expect, influence_by_hand, make_record
+from support.records import BETTER, CLOSE, PROBE, RESULTS, WORSE, expect, influence_by_hand, make_record
 
 from probe.commands.table import table
 from probe.config import LayersConfig, UserError, default_margin
@@ -364,6 +364,23 @@ def test_options_that_would_change_nothing_are_refused(tmp_path: Path, options: 
     ranked(tmp_path)
     with pytest.raises(UserError, match=options[-2] if len(options) > 3 else options[0]):
         table([str(tmp_path), *options])
+
+
+@pytest.mark.parametrize("finished", ["2025-12-31", "2026-01-02"])
+def test_rows_that_a_screen_chose_before_they_were_trained_are_named(tmp_path: Path, finished: str):
+    screen = json.loads((RESULTS / "demo-quickstart/screen.json").read_text()) | {"finished": finished}
+    (tmp_path / "screen.json").write_text(json.dumps(screen))
+    (encoder,) = screen["encoders"].values()
+    recorded = RecordedEncoder(encoder["settings"]["name"], "folder x", {}, True, 6, 16)
+    for seed in (1, 2):
+        for row, indices in (("concat_3_4", (3, 4)), ("layer_4", (4,)), ("concat_0_1", (0, 1))):
+            make_record(tmp_path, row, seed, 0.7 + seed / 100, 0.6, indices, encoder=recorded)
+    rows = build_rows(tmp_path)
+    chosen = [row.name for row in rows if row.screened]
+    assert chosen == (["concat_3_4"] if finished < "2026" else []), (
+        "layer_4 needed no scores; concat_0_1 was not chosen"
+    )
+    assert ("chosen by the screen" in render(rows, "md")) == bool(chosen)
 
 
 def test_columns_are_chosen_and_a_misspelt_one_is_corrected(tmp_path: Path):
