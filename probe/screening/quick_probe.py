@@ -34,12 +34,13 @@ class WindowedWords:
 
     @classmethod
     def of(cls, vectors: Tensor, lengths: Sequence[int], window: int) -> WindowedWords:
-        """Places a window over the words of sentences. vectors: (W, D). window: words to each side."""
+        """Places a window over the words of sentences. vectors: (W + 1, D), see above. window: words to each side."""
+        num_words = len(vectors) - 1
         starts = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)[:, None]
-        places = np.arange(len(vectors))[:, None] + np.arange(-window, window + 1)
+        places = np.arange(num_words)[:, None] + np.arange(-window, window + 1)
         inside = (places >= starts) & (places < starts + np.repeat(lengths, lengths)[:, None])
-        places = np.where(inside, places, len(vectors))
-        return cls(nn.functional.pad(vectors, (0, 0, 0, 1)), torch.from_numpy(places).to(vectors.device))
+        places = np.where(inside, places, num_words)
+        return cls(vectors, torch.from_numpy(places).to(vectors.device))
 
     def __getitem__(self, words: Tensor) -> Tensor:
         """Returns the windows of some words: (..., K D) in float32."""

@@ -130,22 +130,30 @@ class Screening:
         return Screened(replace(choice, scores=scores), None if moves is None else np.stack(moves), units)
 
     def _features(self, choice: Candidate) -> tuple[WindowedWords, WindowedWords]:
-        """Returns the vectors of train and dev, scaled by train's as layers.normalize=scale does."""
-        parts: tuple[list[Tensor], list[Tensor]] = [], []
-        for layer in choice.layers.indices:
-            train, dev = (text.read(self.store, layer) for text in (self.train, self.dev))
+        """Returns the vectors of train and dev, scaled by train's as layers.normalize=scale does.
+
+        Each layer is read by itself and kept in float16, so that wide choices take little memory.
+        """
+        layers, size, texts = choice.layers.indices, self.store.hidden_size, (self.train, self.dev)
+        is_concat = choice.readout[0] == "concat"
+        dtype = torch.float16 if is_concat else torch.float32
+        joined = [torch.zeros(len(text.rows) + 1, choice.width, dtype=dtype) for text in texts]  # the last one: zeros
+        for number, layer in enumerate(layers):
+            columns = slice(number * size, (number + 1) * size) if is_concat else slice(None)
+            train = self.train.read(self.store, layer)
             mean = train.mean(0)
-            deviation = (train - mean).square().mean().sqrt()
-            for part, vectors in zip(parts, (train, dev), strict=True):
-                part.append((vectors - mean) / (deviation or 1.0))
-        train, dev = (torch.cat(p, 1) if choice.layers.combine == "concat" else torch.stack(p).mean(0) for p in parts)
-        deviation = train.square().mean().sqrt()
-
-        def windowed(vectors: Tensor, text: DrawnText) -> WindowedWords:
-            scaled = (vectors / (deviation or 1.0)).to(self.device)
-            return WindowedWords.of(scaled, [*map(len, text.tags)], self.cfg.window)
-
-        return windowed(train, self.train), windowed(dev, self.dev)
+            deviation = (train - mean).square_().mean().sqrt() or 1.0
+            for whole, text in zip(joined, texts, strict=True):
+                vectors = train if text is self.train else text.read(self.store, layer)
+                whole[:-1, columns] += vectors.sub_(mean).div_(deviation)
+        if not is_concat:
+            deviation = joined[0].square().mean().sqrt() or 1.0
+            joined = [whole.div_(deviation).half() for whole in joined]
+        train_words, dev_words = (
+            WindowedWords.of(whole.to(self.device), [*map(len, text.tags)], self.cfg.window)
+            for whole, text in zip(joined, texts, strict=True)
+        )
+        return train_words, dev_words
 
 
 def ranked(screened: Sequence[Screened]) -> tuple[list[Candidate], Cover]:

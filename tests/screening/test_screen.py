@@ -43,6 +43,10 @@ def made(folder: Path, task=SPANS, train: Split | None = None, dev: Split | None
     )
 
 
+def padded_by_one(vectors: torch.Tensor) -> torch.Tensor:
+    return nn.functional.pad(vectors, (0, 0, 0, 1))
+
+
 def telling(store: FeatureStore, folder: Path, layer: int, constant: int | None = None) -> FeatureStore:
     """The store with a layer that holds each word's tag, and one that is the same for all words."""
     splits = store.corpus.splits
@@ -73,7 +77,7 @@ def test_a_window_holds_neighbours_within_the_sentence_and_zeros_beyond(window: 
     for sentence in vectors.split(lengths):
         padded = nn.functional.pad(sentence, (0, 0, window, window))
         expected += [padded[at : at + 2 * window + 1].flatten() for at in range(len(sentence))]
-    words = WindowedWords.of(vectors, lengths, window)
+    words = WindowedWords.of(padded_by_one(vectors), lengths, window)
     torch.testing.assert_close(words[torch.arange(len(vectors))], torch.stack(expected))
     torch.testing.assert_close(words[torch.tensor([[3, 5]])], torch.stack([expected[3], expected[5]])[None])
 
@@ -84,8 +88,8 @@ def test_quick_probes_are_perceptrons_that_are_trained_apart(monkeypatch: pytest
     torch.set_num_threads(1)
     labels = torch.randint(0, 3, (90,), generator=torch.Generator().manual_seed(4))
     vectors = torch.randn(90, 5) + nn.functional.one_hot(labels, 5)
-    words = WindowedWords.of(vectors, [9] * 10, 1)
-    dev = WindowedWords.of(vectors[:30] + 0.1, [10] * 3, 1)
+    words = WindowedWords.of(padded_by_one(vectors), [9] * 10, 1)
+    dev = WindowedWords.of(padded_by_one(vectors[:30] + 0.1), [10] * 3, 1)
     found = quick_predictions(words, labels, 3, dev, seed=7, num_seeds=2)
     draw = torch.Generator().manual_seed(7)
     size = 90 // 8
@@ -144,7 +148,8 @@ def test_a_choice_is_scored_as_seqeval_scores_its_predictions(tmp_path: Path):
     scale = x.square().mean().sqrt()
     splits = store.corpus.splits
     words, dev_words = (
-        WindowedWords.of(part / scale, splits[name].lengths, 1) for name, part in (("train", x), ("dev", dev_x))
+        WindowedWords.of(padded_by_one(part / scale), splits[name].lengths, 1)
+        for name, part in (("train", x), ("dev", dev_x))
     )
     predicted = quick_predictions(words, screening.gold, len(screening.labels), dev_words, 1, 3)
     tags = [tags_of(ids, screening.labels, splits["dev"].tags) for ids in predicted]
