@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from probe.config import EncoderConfig, UserError
 from probe.encoders.encoder import Encoder, open_encoder, stated_layers
+from probe.vectors import given
 from probe.vectors.store import FeatureStore, Source, read_manifest
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class SourceKind:
 
 
 SOURCES = {  # the first that fits; the last fits anything, and says what is wrong with it
+    "vectors": SourceKind(given.is_given, given.open_vectors, given.stated_layers, "probe.vectors.given"),
     "text": SourceKind(lambda cfg: True, open_encoder, stated_layers, "probe.vectors.extraction"),
 }
 

@@ -89,7 +89,8 @@ class Source(Protocol):
     kind: its name in `sources.SOURCES`. settings: those of `features` that it reads. source: how it was found, for
     messages and records. fingerprint: its content. num_layers: L. It gives L + 1 layers, 0 to L. lower_cases: whether
     words are the same to it in any case. commit: of the Hub. pretrained: of random weights, the fingerprint of the
-    trained ones.
+    trained ones. dtype: of vectors that it holds itself, so that none are stored: it then has `rows(corpus, shard,
+    layers)`; None: it computes them.
     """
 
     kind: ClassVar[str]
@@ -102,6 +103,7 @@ class Source(Protocol):
     lower_cases: bool
     commit: str | None
     pretrained: dict[str, str] | None
+    dtype: str | None
 
     def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
         """Returns what of the settings changes its vectors of words, or of whole texts. Raises UserError."""
@@ -212,7 +214,9 @@ class FeatureStore:
         size = source.num_layers, source.hidden_size
         base = {**identity, "encoder": source.pretrained} if source.pretrained else None
         directory = Path(cfg.cache_dir) / key
-        return cls(corpus, source, cfg, directory, key, identity, *size, cfg.dtype, shards, layers, base)
+        return cls(
+            corpus, source, cfg, directory, key, identity, *size, source.dtype or cfg.dtype, shards, layers, base
+        )
 
     @property
     def vectors_key(self) -> str:
@@ -235,6 +239,8 @@ class FeatureStore:
                 _HELD[self.directory] = hold
 
     def missing(self) -> list[Shard]:
+        if self.source.dtype:
+            return []
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
     def bytes_of(self, shards: Sequence[Shard]) -> int:
@@ -274,6 +280,9 @@ class FeatureStore:
     def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Reads one shard's layers, like `read`."""
         assert set(layers) <= set(self.layers), "a layer that was never stored is not damage"
+        if self.source.dtype:
+            rows: list[torch.Tensor] = self.source.rows(self.corpus, shard, layers)  # type: ignore[attr-defined]
+            return rows
         try:
             return self._load(shard, layers)
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:

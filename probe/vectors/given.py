@@ -1,0 +1,227 @@
+"""Opens vectors that another program computed: hidden states of an LLM, of images, of speech, or an export.
+
+    DIR/train.safetensors   "vectors", (units, layers, H) or (units, H), or one tensor (units, H) per layer; dev, test too
+    DIR/train.ids.txt       the id of each unit, one per line; or "ids", a list as JSON in the file's metadata; or
+    DIR/train.jsonl         the text of each unit, as `probe export --each` writes it
+
+A unit is a word, or a text with one label. Texts are matched by id, in any order. Words are not unique, so they must be
+those of the corpus, in its order. Vectors are read where they are; nothing is copied into the feature store.
+
+W units, L + 1 layers, H values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from probe.config import EncoderConfig, FeaturesConfig, UserError
+from probe.data.corpus import SPLITS, Corpus
+from probe.data.running_text import split_text
+from probe.encoders.encoder import file_hash
+from probe.format import reason_of
+from probe.system.files import key_of
+from probe.system.progress import progress_bar
+from probe.vectors.store import FeatureStore, Shard
+
+if TYPE_CHECKING:
+    import torch
+
+WHOLE = "vectors"  # the tensor that has all layers
+DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
+
+
+@dataclass
+class GivenVectors:
+    """Describes a folder of vectors; see `vectors.store.Source`.
+
+    ids: of each split's units, in the order of its file.
+    """
+
+    kind: ClassVar[str] = "vectors"
+    settings: ClassVar[tuple[str, ...]] = ()
+    name: str
+    source: str
+    folder: Path
+    num_layers: int
+    hidden_size: int
+    dtype: str
+    fingerprint: dict[str, str]
+    ids: dict[str, list[str]]
+    commit: str | None = None
+    pretrained: dict[str, str] | None = None
+    lower_cases: bool = False
+    places: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)  # of the corpus's units in the file
+
+    def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def _tensors(self) -> dict[str, list[str]]:
+        return {split: tensor_names(_file(self.folder, split)) for split in SPLITS}
+
+    def rows(self, corpus: Corpus, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
+        """Returns the vectors of a shard of the corpus, (W, H) for each layer. Raises UserError."""
+        import torch
+
+        if (key := (corpus.key, shard.split)) not in self.places:
+            self.places[key] = self._matched(corpus, shard.split)
+        places = torch.from_numpy(self.places[key][shard.first : shard.last])
+        names = self._tensors[shard.split]
+        with _opened(_file(self.folder, shard.split)) as file:
+            if names != [WHOLE]:
+                return [file.get_tensor(names[layer])[places] for layer in layers]
+            vectors = file.get_tensor(WHOLE)  # mapped into memory: what is not read takes none
+            return [vectors[places, layer] if vectors.ndim == 3 else vectors[places] for layer in layers]
+
+    def _matched(self, corpus: Corpus, split: str) -> np.ndarray:
+        """Returns the place of each unit of a split in its file. Raises UserError if they are not the same units."""
+        file, given = _file(self.folder, split), self.ids[split]
+        units = list(chain.from_iterable(corpus.splits[split].by_unit(corpus.task.units).words))
+        if not corpus.task.is_per_word:
+            given = [" ".join(split_text(one, file.name)) for one in given]  # as the corpus keeps texts
+        if given == units:
+            return np.arange(len(units))
+        if corpus.task.is_per_word:
+            at = next((at for at, pair in enumerate(zip(given, units, strict=False)) if pair[0] != pair[1]), None)
+            found = f"{len(given)} words, the data {len(units)}"
+            if at is not None:
+                found = f"{given[at]!r} as word {at + 1}, the data {units[at]!r}"
+            raise UserError(f"{file} has {found}. Words must be those of {split}, in the same order.")
+        for ids, whose in ((given, str(file)), (units, f"the data's {split}")):
+            if doubled := next((one for one, count in Counter(ids).items() if count > 1), None):
+                raise UserError(f"{whose} has two units with the id {doubled!r}, so they cannot be matched by id.")
+        place = {one: at for at, one in enumerate(given)}
+        if missing := next((one for one in units if one not in place), None):
+            raise UserError(f"{file} has no vector of {missing!r}, which {split} of the data has.")
+        if len(given) > len(units):
+            unknown = next(one for one in given if one not in {*units})
+            raise UserError(f"{file} has a vector of {unknown!r}, which {split} of the data has not.")
+        return np.array([place[one] for one in units])
+
+
+def is_given(cfg: EncoderConfig) -> bool:
+    """Returns whether settings of `encoder` name a folder of vectors."""
+    folder = Path(cfg.path or "").expanduser()
+    return cfg.path is not None and _file(folder, "train").is_file() and not (folder / "config.json").exists()
+
+
+def stated_layers(cfg: EncoderConfig) -> int | None:
+    file = _file(Path(cfg.path or "").expanduser(), "train")
+    return _shape(file)[1] - 1
+
+
+def open_vectors(cfg: EncoderConfig, cache_dir: Path) -> GivenVectors:
+    """Reads shapes and ids, and hashes the files. Raises UserError for what does not fit together."""
+    folder = Path(cfg.path or "").expanduser()
+    if cfg.weights != "pretrained" or cfg.max_pieces is not None or cfg.lower_case is not None or cfg.revision:
+        raise UserError(
+            f"{folder} holds vectors, no encoder: leave out encoder.weights, max_pieces, lower_case and revision."
+        )
+    shapes = {split: _shape(_file(folder, split)) for split in SPLITS}
+    if len(kinds := {shape[1:] for shape in shapes.values()}) > 1:
+        raise UserError(f"{folder}: train, dev and test have different layers, values or dtypes: {sorted(kinds)}.")
+    ids = {split: _ids(_file(folder, split), shapes[split][0]) for split in SPLITS}
+    _, layers, size, dtype = shapes["train"]
+    if cfg.num_layers not in (None, layers - 1):
+        raise UserError(f"{folder} has layers 0 to {layers - 1}, not encoder.num_layers={cfg.num_layers}.")
+    fingerprint = {split: file_hash(_file(folder, split), cache_dir) for split in SPLITS} | {"ids": key_of(ids)}
+    return GivenVectors(cfg.name, f"vectors in {folder}", folder, layers - 1, size, dtype, fingerprint, ids)
+
+
+def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int]:
+    """Checks all vectors once: their ids, and that each is finite and not zero in every layer. Raises UserError."""
+    import torch
+
+    source = store.source
+    assert isinstance(source, GivenVectors)
+    shards = [shard for of_split in store.shards.values() for shard in of_split]
+    with progress_bar(sum(shard.last - shard.first for shard in shards), "checking vectors", "vectors") as bar:
+        for shard in shards:
+            for layer, vectors in enumerate(source.rows(store.corpus, shard, range(source.num_layers + 1))):
+                finite, zero = torch.isfinite(vectors).all(1), (vectors == 0).all(1)
+                if wrong := (~finite | zero).nonzero():
+                    at = int(wrong[0])
+                    what = "zero" if finite[at] else "not finite"
+                    place = source.places[store.corpus.key, shard.split][shard.first + at]
+                    one = repr(source.ids[shard.split][place])
+                    file = _file(source.folder, shard.split)
+                    raise UserError(f"{file}: the vector of {one} in layer {layer} is {what}.")
+            bar.update(shard.last - shard.first)
+    return dict.fromkeys(store.shards, 0)
+
+
+def tensor_names(file: Path) -> list[str]:
+    """Returns the names of the tensors of a file, layer 0 first: numbers in names count as numbers."""
+    with _opened(file) as opened:
+        names = list(opened.keys())
+    if WHOLE in names:
+        return [WHOLE]
+    return sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)])
+
+
+def _shape(file: Path) -> tuple[int, int, int, str]:
+    """Returns the number of units and of layers, H, and the dtype. Raises UserError."""
+    names = tensor_names(file)
+    with _opened(file) as opened:
+        parts = [opened.get_slice(name) for name in names]
+        shapes, dtypes = {tuple(part.get_shape()) for part in parts}, {part.get_dtype() for part in parts}
+    if len(shapes) != 1 or len(dtypes) != 1 or len(shape := shapes.pop()) not in ((2, 3) if names == [WHOLE] else (2,)):
+        raise UserError(
+            f'{file}: expected "{WHOLE}" of (units, layers, values) or (units, values), or one tensor (units, values) '
+            f"for each layer, all of one shape; it has {', '.join(names) or 'no tensor'}."
+        )
+    if (dtype := dtypes.pop()) not in DTYPES:
+        raise UserError(f"{file} is {dtype}. Write it as {', '.join(DTYPES.values())}.")
+    layers = shape[1] if len(shape) == 3 else len(names)
+    return shape[0], layers, shape[-1], DTYPES[dtype]
+
+
+def _ids(file: Path, units: int) -> list[str]:
+    """Returns the id of each unit of a file: a word or a text. Raises UserError if there are none, or not as many."""
+    listed, sentences = file.with_suffix(".ids.txt"), file.with_suffix(".jsonl")
+    with _opened(file) as opened:
+        inside = (opened.metadata() or {}).get("ids")
+    try:
+        if listed.is_file():
+            source, ids = listed, listed.read_text(encoding="utf-8").splitlines()
+        elif inside is not None:
+            source, ids = file, [str(one) for one in json.loads(inside)]
+        elif sentences.is_file():
+            source, ids = (
+                sentences,
+                [word for line in sentences.open(encoding="utf-8") for word in json.loads(line)["words"]],
+            )
+        else:
+            raise UserError(
+                f"{file} has no ids, so nobody can tell which label belongs to which vector. Write one id per line "
+                f"into {listed.name}."
+            )
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{file}: its ids cannot be read ({reason_of(error)}).") from None
+    if len(ids) != units:
+        raise UserError(f"{source} has {len(ids)} ids, {file.name} has {units} vectors.")
+    return ids
+
+
+def _file(folder: Path, split: str) -> Path:
+    return folder / f"{split}.safetensors"
+
+
+def _opened(file: Path) -> Any:
+    """Opens a safetensors file. Raises UserError for one that is missing, truncated or none."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        return safe_open(file, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file} cannot be read as safetensors: {reason_of(error)}.") from None
