@@ -1,6 +1,6 @@
 """Opens vectors that another program computed: hidden states of an LLM, of images, of speech, or an export.
 
-    DIR/train.safetensors   "vectors", (units, layers, H) or (units, H), or one tensor (units, H) per layer; dev, test too
+    DIR/train.safetensors   "vectors", (units, layers, H) or (units, H), or one tensor (units, H) a layer; dev, test too
     DIR/train.ids.txt       the id of each unit, one per line; or "ids", a list as JSON in the file's metadata; or
     DIR/train.jsonl         the text of each unit, as `probe export --each` writes it
 
@@ -54,7 +54,7 @@ class GivenVectors:
     folder: Path
     num_layers: int
     hidden_size: int
-    dtype: str
+    dtype: str | None
     fingerprint: dict[str, str]
     ids: dict[str, list[str]]
     commit: str | None = None
@@ -149,8 +149,7 @@ def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int
         for shard in shards:
             for layer, vectors in enumerate(source.rows(store.corpus, shard, range(source.num_layers + 1))):
                 finite, zero = torch.isfinite(vectors).all(1), (vectors == 0).all(1)
-                if wrong := (~finite | zero).nonzero():
-                    at = int(wrong[0])
+                for at in (~finite | zero).nonzero()[:1, 0].tolist():
                     what = "zero" if finite[at] else "not finite"
                     place = source.places[store.corpus.key, shard.split][shard.first + at]
                     one = repr(source.ids[shard.split][place])
@@ -193,14 +192,12 @@ def _ids(file: Path, units: int) -> list[str]:
         inside = (opened.metadata() or {}).get("ids")
     try:
         if listed.is_file():
-            source, ids = listed, listed.read_text(encoding="utf-8").splitlines()
+            source, ids = listed, _lines(listed)
         elif inside is not None:
             source, ids = file, [str(one) for one in json.loads(inside)]
         elif sentences.is_file():
-            source, ids = (
-                sentences,
-                [word for line in sentences.open(encoding="utf-8") for word in json.loads(line)["words"]],
-            )
+            lines = map(json.loads, _lines(sentences))
+            source, ids = sentences, [word for line in lines for word in line["words"]]
         else:
             raise UserError(
                 f"{file} has no ids, so nobody can tell which label belongs to which vector. Write one id per line "
@@ -211,6 +208,11 @@ def _ids(file: Path, units: int) -> list[str]:
     if len(ids) != units:
         raise UserError(f"{source} has {len(ids)} ids, {file.name} has {units} vectors.")
     return ids
+
+
+def _lines(file: Path) -> list[str]:
+    """Returns the lines of a file; other separators than line ends are part of ids."""
+    return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def _file(folder: Path, split: str) -> Path:
