@@ -25,6 +25,7 @@ def test_every_preset_gives_the_values_in_its_file(group: str, name: str):
         "single": ["layers.indices=[1]"],
         **{name: ["data.path=x"] for name in ("columns", "json", "sentences", "ud_pos")},
         "hub": ["data.hub=some/set"],
+        "vectors": ["encoder.path=x/vectors"],
     }
     config = config_of([f"{group}={name}", *needed.get(name, [])])
     chosen = asdict(getattr(config, group))

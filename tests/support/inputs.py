@@ -6,6 +6,7 @@ import functools
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -123,7 +124,8 @@ def random_store(folder: Path, num_words: dict[str, int], words_in_shard: int = 
         for split, words in num_words.items()
     }
     nobody: Any = None
-    store = FeatureStore(nobody, nobody, nobody, folder, "key", {}, 5, 16, "float16", shards, tuple(range(6)))
+    somebody: Any = SimpleNamespace(dtype=None)
+    store = FeatureStore(nobody, somebody, nobody, folder, "key", {}, 5, 16, "float16", shards, tuple(range(6)))
     folder.mkdir()
     generator = torch.Generator().manual_seed(0)
     for shard in (shard for split in shards.values() for shard in split):
