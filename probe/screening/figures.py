@@ -31,5 +31,5 @@ def draw_by_layer(figure: Figure, screen: ScreenRecord) -> None:
     best = 100 * ranked[0]["dev"]
     axes.axhline(best, color=INK, ls="--", lw=1.2, label=f"{first} {best:.1f}")
     label_layers(axes, range(num_layers + 1))
-    axes.set_ylabel(f"dev {score_of(screen)} of a quick probe, percent (± deviation over seeds)")
+    axes.set_ylabel(f"dev {score_of(screen)} of quick probes in percent (± deviation)")
     figure.legend(loc="outside lower left", ncols=4)

@@ -13,8 +13,8 @@ from probe.runs.screens import ScreenRecord
 from probe.tables.formats import TextTable
 from probe.tables.notes import how_read
 
-# What long training makes of differences between quick probes (`tests/benchmarks/screens.py table`, results/README.md).
-# A difference between quick probes is so many times that after long training: typically, at least and at most.
+# A difference between quick probes is so many times that after long training: typically, at least and at most
+# (`tests/benchmarks/screens.py table`, results/README.md).
 TYPICAL, LEAST, MOST = 1.6, 1.25, 2.0
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probe.config import Config, UserError
 from probe.format import encoder_labels
@@ -21,7 +22,10 @@ from probe.system.machine import resolve_device
 from probe.system.progress import progress_bar
 from probe.system.provenance import hardware, provenance
 from probe.vectors.sources import complete_store
-from probe.vectors.store import read_again_if_damaged
+from probe.vectors.store import FeatureStore, read_again_if_damaged
+
+if TYPE_CHECKING:
+    from probe.screening.screen import Screened
 
 
 def screen_identity(configs: Sequence[Config]) -> ScreenIdentity:
@@ -65,9 +69,7 @@ def _screen(
     configs: Sequence[Config], identity: ScreenIdentity, log: Callable[[str], None], command: str | None
 ) -> ScreenRecord:
     """Screens all encoders and compares them. The seconds do not include those of extraction."""
-    import torch
-
-    from probe.screening.screen import Screened, Screening, ranked
+    from probe.screening.screen import ranked
 
     software = provenance(command)  # of the code as it was loaded
     device = resolve_device(configs[0].device)
@@ -75,20 +77,11 @@ def _screen(
     names = encoder_labels([store.source.name for store in stores])
     for note in stores[0].corpus.notes:
         log(f"data: {note}.")
-    screened: list[Screened] = []
-    seconds = 0.0
+    screened, seconds = [], 0.0
     for name, store, cfg in zip(names, stores, configs, strict=True):
-
-        def screen() -> tuple[list[Screened], float, Screening]:
-            complete_store(store, device)  # noqa: B023 - called in this turn of the loop
-            clock = time.perf_counter()
-            settings = replace(cfg.screen, window=identity.screen["window"])  # noqa: B023
-            screening = Screening(store, settings, cfg.seed, device, cfg.data.order)  # noqa: B023
-            with progress_bar(None, "screening", "choices") as bar:
-                found = [one for one in screening.run() if bar.update() or True]
-            return found, time.perf_counter() - clock, screening
-
-        found, took, screening = read_again_if_damaged(screen, functools.partial(print, file=sys.stderr))
+        settings = replace(cfg.screen, window=identity.screen["window"])
+        screen = functools.partial(_screen_one, store, replace(cfg, screen=settings), device)
+        found, words, took = read_again_if_damaged(screen, functools.partial(print, file=sys.stderr))
         screened += [replace(one, candidate=replace(one.candidate, encoder=name)) for one in found]
         seconds += took
     clock = time.perf_counter()
@@ -110,7 +103,7 @@ def _screen(
             )
             for name, store, cfg in zip(names, stores, configs, strict=True)
         },
-        words=screening.words,
+        words=words,
         units=cover.units,
         condition=cover.condition,
         margin=configs[0].margin,
@@ -118,6 +111,21 @@ def _screen(
         seconds=round(seconds + time.perf_counter() - clock, 3),
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         software=software,
-        hardware=hardware(device, torch.get_num_threads()),
+        hardware=hardware(device, 1),
         finished=now(),
     )
+
+
+def _screen_one(store: FeatureStore, cfg: Config, device: str) -> tuple[list[Screened], dict[str, int], float]:
+    """Returns the choices of one encoder, the words that were drawn, and the seconds. Raises DamagedShard."""
+    from probe.screening.screen import Screening
+
+    complete_store(store, device)
+    clock = time.perf_counter()
+    screening = Screening(store, cfg.screen, cfg.seed, device, cfg.data.order)
+    found = []
+    with progress_bar(None, "screening", "choices") as bar:
+        for one in screening.run():
+            found.append(one)
+            bar.update()
+    return found, screening.words, time.perf_counter() - clock
