@@ -107,6 +107,7 @@ def test_streamed_features_are_checked_before_the_first_is_used(tmp_path: Path):
 STREAM = """
 import sys, threading
 from pathlib import Path
+from types import SimpleNamespace
 import torch
 from probe.config import LayersConfig
 from probe.vectors.store import FeatureStore, Shard
@@ -114,7 +115,9 @@ from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.selection import select
 directory, how = Path(sys.argv[1]), sys.argv[2]
 shards = [Shard("train", k, 8192 * k, 8192 * (k + 1)) for k in range(12)]
-store = FeatureStore(None, None, None, directory, "key", {}, 4, 512, "float16", {"train": shards}, tuple(range(5)))
+store = FeatureStore(
+    None, SimpleNamespace(dtype=None), None, directory, "key", {}, 4, 512, "float16", {"train": shards}, tuple(range(5))
+)
 selection = select(LayersConfig([1, 2, 3, 4], "concat"), 4, 512)
 if how == "write":
     directory.mkdir()

@@ -164,7 +164,7 @@ def measured(page: str, folder: Path, width: int, dark: bool) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
-@pytest.mark.parametrize("name", ["many", "mpnet-search", "mpnet", "minilm-tasks", "two-encoders"])
+@pytest.mark.parametrize("name", ["many", "mpnet", "minilm-tasks", "two-encoders"])
 def test_a_browser_shows_all_of_a_page_on_a_desk_and_on_a_phone(name: str, tmp_path: Path):
     folder = tmp_path / name
     if name == "many":
