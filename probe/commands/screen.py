@@ -46,7 +46,11 @@ def screen(arguments: list[str]) -> int:
     log(f"screen: {screened.seconds:.0f} s; screen and table: {folder}")
     if len(screened.encoders) == 1:
         names = ",".join(choice.name for choice in worth_training(screened))
-        typed = [word for word in overrides if not word.startswith(("layers=", "screen.", "seed="))]
+        typed = [
+            word
+            for word in overrides
+            if not word.startswith(("layers=", "layers.indices=", "layers.combine=", "screen.", "seed="))
+        ]
         scaled = [] if any(word.startswith("layers.normalize=") for word in typed) else ["layers.normalize=scale"]
         log(f"next, to train them: {shlex.join(['probe', '-m', *typed, *scaled, f'layers={names}', 'seed=1,2,3'])}")
     else:

@@ -80,7 +80,8 @@ def quick_predictions(
         keep = torch.rand(num_seeds, size, HIDDEN_SIZE, generator=draw).ge_(DROPOUT).div_(1 - DROPOUT).to(device)
         loss = nn.functional.cross_entropy(scores(train[chosen], keep).flatten(0, 1), labels[chosen].flatten())
         optimizer.zero_grad()
-        (loss * num_seeds).backward()  # each seed has a mean of its own
+        # The loss is the mean over all seeds. Times their number, each seed gets the gradient of its own mean.
+        (loss * num_seeds).backward()
         optimizer.step()
         falling.step()
     with torch.inference_mode():

@@ -33,6 +33,8 @@ def screen_identity(configs: Sequence[Config]) -> ScreenIdentity:
     cfg, stores = configs[0], [store_of(one) for one in configs]
     settings = asdict(cfg.screen)
     del settings["first"]  # when, not what
+    if cfg.data.order is not None:  # it changes the intervals
+        settings["order"] = cfg.data.order
     task = stores[0].corpus.task
     if not task.is_per_word:
         settings |= {"window": 0, "sentence": features_read(cfg, stores[0].source).get("sentence")}

@@ -20,8 +20,8 @@ from probe.data.order import order_of
 from probe.probes.candidates import Candidate, candidate, fixed
 from probe.probes.selection import select
 from probe.probes.training import classifier_labels, tags_of
-from probe.runs.samples import Cover, SplitStatistics, samples_over
-from probe.scoring.compare import Comparison
+from probe.runs.samples import OVER_SEEDS, Cover, SplitStatistics, samples_over
+from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import Units
 from probe.screening.quick_probe import WindowedWords, quick_predictions
 from probe.system.machine import num_cores
@@ -86,7 +86,8 @@ class Screening:
         self.labels, ids = classifier_labels(self.train.tags)
         if len(self.labels) < 2:
             raise UserError(
-                f"screen.sentences={cfg.sentences}: the drawn sentences of train have one label, {self.labels[0]}."
+                f"screen.sentences={cfg.sentences}: the sentences drawn from train have no label but "
+                f"{self.labels[0]}, so there is nothing to learn. Draw more sentences, or check the labels."
             )
         self.gold = torch.tensor([ids[tag] for sentence in self.train.tags for tag in sentence]).to(device)
         self.words = {text.split: len(text.rows) for text in (self.train, self.dev)}
@@ -164,6 +165,8 @@ def ranked(screened: Sequence[Screened]) -> tuple[list[Candidate], Cover]:
     order = sorted(screened, key=lambda one: (-one.candidate.mean, one.candidate.cost, one.candidate.name))
     moves = [one.influence for one in order if one.influence is not None]
     scores = [one.candidate.scores for one in order]
-    samples, cover = samples_over(scores, moves, [one.units for one in order] if len(moves) == len(order) else [])
+    samples, cover = [*map(Sample, scores)], OVER_SEEDS
+    if len(moves) == len(order):
+        samples, cover = samples_over(scores, moves, [one.units for one in order])
     behind = Comparison(samples).behind()
     return [replace(one.candidate, behind=within) for one, within in zip(order, behind, strict=True)], cover

@@ -102,10 +102,10 @@ class GivenVectors:
                 raise UserError(f"{whose} has two units with the id {doubled!r}, so they cannot be matched by id.")
         place = {one: at for at, one in enumerate(given)}
         if missing := next((one for one in units if one not in place), None):
-            raise UserError(f"{file} has no vector of {missing!r}, which {split} of the data has.")
+            raise UserError(f"{file} has no vector for {missing!r}, which is in the {split} split of the data.")
         if len(given) > len(units):
             unknown = next(one for one in given if one not in {*units})
-            raise UserError(f"{file} has a vector of {unknown!r}, which {split} of the data has not.")
+            raise UserError(f"{file} has a vector for {unknown!r}, which is not in the {split} split of the data.")
         return np.array([place[one] for one in units])
 
 
@@ -165,7 +165,9 @@ def tensor_names(file: Path) -> list[str]:
         names = list(opened.keys())
     if WHOLE in names:
         return [WHOLE]
-    return sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)])
+    return sorted(
+        names, key=lambda name: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    )
 
 
 def _shape(file: Path) -> tuple[int, int, int, str]:

@@ -199,6 +199,15 @@ def test_choices_are_compared_by_the_statistic_of_every_table():
     assert cover.units is not None
 
 
+def test_a_score_without_an_influence_is_compared_over_seeds(tmp_path: Path):
+    store = made(tmp_path / "store")
+    task = replace(SPANS, headline=replace(SPANS.headline, has_influence=False))
+    store.corpus.task = task
+    found, cover = ranked([*Screening(store, settings(max_layers=1), 1, "cpu", None).run()])
+    assert cover.units is None
+    assert all(low <= high <= 0 for low, high in (one.behind for one in found))
+
+
 def test_a_layer_that_knows_the_tags_is_found(tmp_path: Path):
     store = telling(made(tmp_path / "random"), tmp_path / "made", layer=3)
     found = screened(store, max_layers=1)
