@@ -72,6 +72,11 @@ def with_encoder(name: str, encoder: str | None) -> str:
     return f"{name} of {encoder}" if encoder else name
 
 
+def points(margin: float) -> str:
+    """Writes a margin: 1 point, 0.5 points."""
+    return f"{margin:g} point{'s' * (margin != 1)}"
+
+
 def encoder_labels(names: Sequence[str]) -> list[str]:
     """Returns a unique label per encoder: without the owners if these are unique. Empty if two names are equal."""
     for labels in ([short_name(name) for name in names], list(names)):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe.data.tasks import TASKS
-from probe.format import first_few, format_count, format_layers, percent, pluralize, with_encoder
+from probe.format import first_few, format_count, format_layers, percent, pluralize, points, with_encoder
 from probe.probes.candidates import Candidate
 from probe.runs.screens import ScreenRecord
 from probe.tables.formats import TextTable
@@ -60,10 +60,6 @@ def ranked_choices(screen: ScreenRecord) -> list[dict[str, Any]]:
     ]
 
 
-def points_of(margin: float) -> str:
-    return f"{margin:g} point{'s' * (margin != 1)}"
-
-
 def score_of(screen: ScreenRecord) -> str:
     """Gives the name of the score that the screen ranks by."""
     return TASKS[screen.identity.task].headline.name
@@ -72,7 +68,7 @@ def score_of(screen: ScreenRecord) -> str:
 def screen_table(screen: ScreenRecord) -> TextTable:
     """Makes the table of a screen."""
     first, score, several = screen.ranked[0], score_of(screen), len(screen.encoders) > 1
-    kept, points = worth_training(screen), points_of(screen.margin)
+    kept, margin = worth_training(screen), points(screen.margin)
     lines = []
     for one in screen.ranked:
         cells = {
@@ -98,7 +94,7 @@ def screen_table(screen: ScreenRecord) -> TextTable:
         above=[caption(screen)],
         below=[
             "Expected behind: points behind the best choice after long training, a forecast. Quick probes differ "
-            f"{LEAST:g} to {MOST:g} times as much. Train: it may lie within {points} of the best.{rests_on}{found} "
+            f"{LEAST:g} to {MOST:g} times as much. Train: it may lie within {margin} of the best.{rests_on}{found} "
             "A quick probe sees no difference between sum, mean and mix of the same layers."
         ],
         bold=[0],
@@ -111,14 +107,14 @@ def screen_table(screen: ScreenRecord) -> TextTable:
 def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
     """Says what the screen shows, and what it expects."""
     first, several = screen.ranked[0], len(screen.encoders) > 1
-    points = points_of(screen.margin)
+    margin = points(screen.margin)
     likely = next(one for one in kept if forecast(one, first).behind <= screen.margin / 100)
     named, cheapest = (with_encoder(one.name, one.encoder if several else None) for one in (first, likely))
     text = f"Screened first: {named} (layers {format_layers(first.layers.indices)})."
     if len(kept) == len(screen.ranked):
-        return f"{text} Each choice may lie within {points} of the best: this text does not separate the layers."
+        return f"{text} Each choice may lie within {margin} of the best: this text does not separate the layers."
     left_out = f"{len(screen.ranked) - len(kept)} of {pluralize(len(screen.ranked), 'choice')}"
-    text += f" Shown to lie more than {points} behind the best: {left_out}. The other {len(kept)} are worth training."
+    text += f" Shown to lie more than {margin} behind the best: {left_out}. The other {len(kept)} are worth training."
     if likely is first:
         return text
     return f"{text} The cheapest of them that is expected to lie within: {cheapest}, {_behind(likely, first)} behind."

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
-from probe.format import first_few, format_count, percent, pluralize, short_name
+from probe.format import first_few, format_count, percent, pluralize, points, short_name
 from probe.probes.kinds import describe_probe
 from probe.scoring.compare import MORE_SEEDS
 from probe.scoring.significance import IF_INDEPENDENT
@@ -77,7 +77,7 @@ def sentence(rows: Sequence[Row]) -> str:
     training = f"{describe_probe(use.setting.probe)} ({scale}trained for up to {epochs} epochs)"
     setting = f"{training} on {use.setting.data} ({sizes} sentences; {seeds})"
     scored = f"dev {score} {percent(use.dev_mean)}, test {score} {percent(use.cell('test').mean or 0.0)}"
-    cheapest = "" if use is best else f"is the cheapest within {_points(best)} of {best.title} and "
+    cheapest = "" if use is best else f"is the cheapest within {points(best.margin)} of {best.title} and "
     behind = f"lies at most {percent(use.most_behind)} points behind" if use.most_behind else "is not behind"
     limits = []
     if unranked := [row for row in rows if row.section == MAIN and row.unconverged]:
@@ -94,10 +94,6 @@ def sentence(rows: Sequence[Row]) -> str:
         f"{setting}, {use.title} ({scored}) {cheapest}{behind} the truly best of them (chosen on dev; 95 % "
         f"confidence for all rows at once over {covered(use)}; multiple comparisons with the best, Hsu 1984).{bounds}"
     )
-
-
-def _points(row: Row) -> str:
-    return f"{row.margin:g} point{'s' * (row.margin != 1)}"
 
 
 def _why_none(rows: Sequence[Row]) -> str:
@@ -134,7 +130,7 @@ def _unseen(ranked: Sequence[Row], best: Row) -> Iterator[str]:
 
 def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -> Iterator[str]:
     score = best.task.headline.name
-    margin = _points(best)
+    margin = points(best.margin)
     sure = f"95 % confidence, over seeds{' and text' if best.over_text else ', on this dev text'}"
     lies = f"lies at most {percent(use.most_behind)} points behind the truly best row ({sure})"
     head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"

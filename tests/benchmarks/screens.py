@@ -2,12 +2,15 @@
 
     python tests/benchmarks/screens.py measure LOG --conll2003 DIR --mpnet DIR [--only NAME]
     python tests/benchmarks/screens.py table LOG
+    python tests/benchmarks/screens.py forecasts
     python tests/benchmarks/screens.py little [--draws 100]
 
 `measure` appends one line of JSON to LOG for each text, number of sentences, draw, choice of layers and method. It
 continues where it was stopped. `table` holds the scores against the dev scores of the committed folders. Train is drawn
 at random, and of dev at most as many sentences. Every row is centred and divided by one number per layer, as
 layers.normalize=scale does, and a sum is a mean. Seconds are CPU seconds for one seed.
+
+`forecasts` holds the forecasts of committed screens against the dev scores of committed folders.
 
 `little` screens 600 texts of two classes again and again: 400 of train and 200 of dev, drawn from the bundled corpus.
 The truth of a choice is its mean over all draws.
@@ -40,6 +43,7 @@ from probe.probes.batches import TaggedWords
 from probe.probes.selection import Selection
 from probe.probes.tagger import train_tagger
 from probe.runs.plan import store_of
+from probe.runs.screens import load_screen
 from probe.screening.report import forecast, worth_training
 from probe.screening.screen import DrawnText, Screening, ranked
 from probe.settings import config_of
@@ -54,6 +58,7 @@ MINILM, MPNET = "sentence-transformers/all-MiniLM-L6-v2", "all-mpnet-base-v2"
 # The text: its settings, its encoder, and the folders (with the epochs of their longest table) that are the truth.
 TEXTS: dict[str, tuple[list[str], str, list[str]]] = {
     "demo": (["data=demo"], MINILM, ["demo-quickstart-long", "demo-minilm"]),
+    "demo-mpnet": (["data=demo"], MPNET, ["demo-mpnet"]),
     "minilm": (["data=conll2003"], MINILM, ["conll2003-minilm-sentence", "conll2003-two-encoders"]),
     "minilm-document": (["data=conll2003", "features.context=document"], MINILM, ["conll2003-minilm-document"]),
     "minilm-ner": (["data=conll2003"], MINILM, ["conll2003-minilm-tasks"]),
@@ -413,6 +418,26 @@ def table(log: Path) -> None:
     print(tabulate(lines, headers, tablefmt="github"))
 
 
+def forecasts() -> None:
+    """Prints for each committed screen and folder how many rows lie within their forecast, and which are outside."""
+    for folder, name in (("demo-quickstart", "demo"), ("conll2003-mpnet", "mpnet"), ("demo-mpnet", "demo-mpnet")):
+        screen = load_screen(ROOT / "results" / folder)
+        assert screen is not None
+        first, kept = screen.ranked[0], worth_training(screen)
+        choices = {one.readout: one for one in screen.ranked}
+        for truth_folder, truth in truths(name).items():
+            best = max(truth.values())
+            inside, left_out, rows = 0, [], 0
+            for row, value in truth.items():
+                if (one := choices.get(row)) is None:
+                    continue
+                behind, expected = (best - value) / 100, forecast(one, first)
+                rows += 1
+                inside += expected.low <= behind <= expected.high
+                left_out += [one.name] * (behind <= 0.01 and one not in kept)
+            print(f"{folder} against {truth_folder}: {inside} of {rows} rows within; left out though near: {left_out}")
+
+
 def little(draws: int) -> None:
     """Prints how often a screen of 600 texts leaves out a choice that is truly within the margin, and what it loses."""
     cfg = config_of(["data=demo_person", "encoder=minilm_l6", "screen.window=0", "screen.max_layers=1"])
@@ -450,7 +475,7 @@ def little(draws: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["measure", "table", "little"])
+    parser.add_argument("what", choices=["measure", "table", "forecasts", "little"])
     parser.add_argument("log", type=Path, nargs="?")
     parser.add_argument("--conll2003")
     parser.add_argument("--mpnet")
@@ -461,6 +486,8 @@ def main() -> None:
         measure(options.log, options.conll2003, options.mpnet, options.only)
     elif options.what == "table":
         table(options.log)
+    elif options.what == "forecasts":
+        forecasts()
     else:
         little(options.draws)
 
