@@ -14,7 +14,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
 
-COMBINES = ("sum", "mean", "concat", "mix", "none")
+COMBINES = ("sum", "mean", "concat", "mix", "none", "length")
+BASELINES = ("none", "length")  # of COMBINES: without layers
 PRECISIONS = ("float32", "bfloat16")
 # Values of the settings that a kind of probe does not have.
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
@@ -81,6 +82,7 @@ class DataConfig:
     words_field: str
     tags_field: str
     document_field: str | None
+    id_field: str | None  # null: a text is its own id
     labels: list[str] | None
     scheme: str
     ill_formed: str
@@ -138,7 +140,7 @@ class LayersConfig:
     @property
     def is_empty(self) -> bool:
         """Returns whether no layer is chosen."""
-        return self.combine == "none"
+        return self.combine in BASELINES
 
 
 @dataclass

@@ -23,7 +23,7 @@ from probe.settings import config_of, configs_of
 def test_every_preset_gives_the_values_in_its_file(group: str, name: str):
     needed = {
         "single": ["layers.indices=[1]"],
-        **{name: ["data.path=x"] for name in ("columns", "json", "sentences", "ud_pos")},
+        **{name: ["data.path=x"] for name in ("columns", "json", "sentences", "items", "ud_pos")},
         "hub": ["data.hub=some/set"],
         "vectors": ["encoder.path=x/vectors"],
     }

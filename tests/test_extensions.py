@@ -26,7 +26,7 @@ from probe.runs.outputs import load_counts, read_predictions
 from probe.runs.samples import run_counts, samples_of
 from probe.runs.screens import load_screen
 from probe.scoring.metrics import SIDES, Counts, f1_of
-from probe.scoring.score import Score, influence
+from probe.scoring.score import jackknife, score_of_sums
 from probe.scoring.tags import Tags
 from probe.tables.columns import COLUMNS, Column
 from probe.tables.rows import build_rows
@@ -38,7 +38,11 @@ def by_kind(counts: Counts) -> np.ndarray:
     return np.stack([np.asarray(counts[f"{side}:{kind}"]) for kind in kinds for side in SIDES], 1)
 
 
-MACRO = Score("macro F1", "Macro F1", by_kind, lambda sums: f1_of(sums.reshape(*sums.shape[:-1], -1, 3)).mean(-1))
+def macro_f1(sums: np.ndarray) -> np.ndarray:
+    return f1_of(sums.reshape(*sums.shape[:-1], -1, 3)).mean(-1)
+
+
+MACRO = replace(score_of_sums("macro F1", "Macro F1", by_kind, macro_f1), items=lambda counts: counts[:, ::3].sum(1))
 
 
 def by_scikit_learn(gold: Tags, predicted: Tags) -> float:
@@ -108,13 +112,13 @@ def test_a_new_score_is_that_of_table_interval_and_screen(folder: Path):
         assert record["scores"]["dev"]["accuracy"] != pytest.approx(expected), "or the test shows nothing"
         statistics, draw = by_kind(counts), np.random.default_rng(0)
         units = len(statistics)
-        moves = influence(MACRO.value, statistics, np.arange(units))
-        drawn = [float(MACRO.value(statistics[draw.integers(units, size=units)].sum(0))) for _ in range(2000)]
+        moves = jackknife(macro_f1, statistics, np.arange(units))
+        drawn = [MACRO.value(statistics[draw.integers(units, size=units)]) for _ in range(2000)]
         assert (float((moves**2).sum()) * (units - 1) / units) ** 0.5 == pytest.approx(np.std(drawn), rel=0.2)
     samples, _ = samples_of([row.records for row in rows], "dev", run_counts, order="independent")
     assert samples[0].influence is not None
     first = load_counts(next(iter(rows[0].records)))[0]["dev"]
-    moves = influence(MACRO.value, by_kind(first), np.arange(len(first["words"])))
+    moves = jackknife(macro_f1, by_kind(first), np.arange(len(first["words"])))
     assert samples[0].influence[0] == pytest.approx(moves)
 
 

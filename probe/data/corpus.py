@@ -58,11 +58,12 @@ class Corpus:
 
     @functools.cached_property
     def key(self) -> str:
-        """Returns the sha256 of all words, tags and document bounds: the same from any source."""
+        """Returns the sha256 of all words, tags, document bounds and ids: the same from any source."""
+        heads = {name: [name, split.documents, *([split.ids] * bool(split.ids))] for name, split in self.splits.items()}
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in chain([[name, split.documents]], zip(split.words, split.tags, strict=True))
+            for row in chain([heads[name]], zip(split.words, split.tags, strict=True))
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
@@ -160,7 +161,7 @@ def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))
         if _repo(cfg) in hub.from_cache:
             corpus.notes.append(f"the Hub did not answer; commit {corpus.about['commit']} is read from its cache")
-    of_tags, notes = corpus.task.normalize(corpus.splits, cfg.scheme, cfg.ill_formed)
+    of_tags, notes = corpus.task.normalize(corpus.splits, cfg)
     corpus.about |= of_tags
     corpus.notes += notes
     corpus.about |= {"skipped": skipped} if skipped else {}
@@ -229,6 +230,7 @@ def read_splits(cfg: DataConfig, most_lines: int | None = None) -> dict[str, Spl
                     listing = "" if listing in mistakes[-1] else listing
         if mistakes:
             raise UserError("\n".join(mistakes))
+    _refuse_shared_groups(splits, cfg)
     for name, fraction in fractions.items():
         if fraction is not None and name in splits:
             raise UserError(
@@ -269,6 +271,21 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     remaining = set(order)
     splits["train"] = train.take([i for i, unit in enumerate(units) if unit in remaining])
     return taken
+
+
+def _refuse_shared_groups(splits: dict[str, Split], data: DataConfig) -> None:
+    """Raises UserError for a group of items, or a document with a name, that lies in two splits: it can be recognised.
+
+    Documents of texts are often numbered anew in each file, so equal numbers say nothing there.
+    """
+    for first, second in itertools.combinations(splits, 2):
+        shared = splits[first].document_ids.keys() & splits[second].document_ids.keys()
+        if named := sorted(str(one) for one in shared if data.id_field or isinstance(one, str)):
+            raise UserError(
+                f"{first} and {second} share groups: {first_few(named)} ({splits[first].origin}, "
+                f"{splits[second].origin}). Write all rows into one file, which is split by group: data.train=FILE "
+                "data.dev=null data.dev_fraction=0.2 data.test=null data.test_fraction=0.2."
+            )
 
 
 def _refuse_doubles(splits: dict[str, Split]) -> None:

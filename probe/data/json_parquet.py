@@ -114,7 +114,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     """
     task, names = TASKS[layout.task], names or layout.labels
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
-    ids, last_id = set[str | int](), object()  # of documents; the object differs from the id of every row
+    documents, last_id = builder.split.document_ids, object()  # the object differs from the id of every row
     rows = islice(rows, layout.most_lines)
     first_rows = list(islice(rows, LOOKED_AT))
     labels_of_first = chain.from_iterable(as_list(row.get(layout.tags_field)) for _, row in first_rows)
@@ -128,14 +128,13 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                 words, raw = _words_of(row, layout, place)
                 if layout.document_field in row and row[layout.document_field] != last_id:
                     last_id = row[layout.document_field]
-                    builder.document += 1
                     if not isinstance(last_id, str | int):
                         raise UserError(f"{place}: {last_id!r} in {layout.document_field!r} is not a name or number.")
-                    if last_id in ids:
+                    if last_id in documents and task.is_per_word:
                         raise UserError(
                             f"{place}: document {last_id!r} continues after another; its rows must be adjacent."
                         )
-                    ids.add(last_id)
+                    builder.document = documents.setdefault(last_id, max(builder.document, len(documents)) + 1)
                 if words and words[0].strip(AROUND_WORD) == layout.document_marker:
                     if len(words) > 1:
                         raise UserError(
@@ -153,15 +152,23 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                         f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}."
                     )
                 builder.add([number], words, [_named(label, names, place) for label in labels], raw)
+                if words and layout.id_field in row:
+                    builder.split.ids = builder.split.ids or []
+                    builder.split.ids.append(str(row[layout.id_field]))
     if span_lengths and 1 not in span_lengths and (layout.words_field, layout.tags_field) != GLINER:
         found = f"{origin}: {layout.tags_field!r} has word offsets [first, last, type], but no span of one word"
         raise UserError(f"{found}, so the last word may be inside or outside. Write a tag per word instead.")
-    return builder.done()
+    split = builder.done()
+    if split.documents and split.documents != (ascending := sorted(split.documents)):
+        split = split.take(sorted(range(len(ascending)), key=split.documents.__getitem__))
+    return split
 
 
 def _words_of(row: Mapping, layout: Layout, place: str) -> tuple[list[str], Any]:
     """Returns the words of a row, and what a model reads if it reads texts whole: the text, or its messages."""
     value, is_per_word = row[layout.words_field], TASKS[layout.task].is_per_word
+    if layout.words_field == layout.id_field:
+        return [str(value)], str(value)
     if not is_per_word and (text := _text_of(value)) is not None:
         return split_text(text, place), value
     if not isinstance(value, list):

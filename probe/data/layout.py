@@ -28,6 +28,7 @@ class Layout:
     words_field: str = "tokens"
     tags_field: str = "ner_tags"
     document_field: str | None = None
+    id_field: str | None = None
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
     without_tags: bool = False  # of a text to be tagged
     most_lines: int | None = None  # that are read; None: all
@@ -40,7 +41,8 @@ class Layout:
     @property
     def fields(self) -> dict[str, str]:
         """Returns the fields of a row that are read, by their settings."""
-        settings = ("words_field",) if self.without_tags else ("words_field", "tags_field", "document_field")
+        labelled = ("words_field", "tags_field", "document_field", "id_field")
+        settings = ("words_field",) if self.without_tags else labelled
         return {setting: name for setting in settings if (name := getattr(self, setting)) is not None}
 
     @classmethod

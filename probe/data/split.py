@@ -61,6 +61,8 @@ class Split:
     lines: MutableSequence[int]
     origin: str
     raw: list[Any] | None = None  # of each sentence with one label: its text, or the messages of a conversation
+    ids: list[str] | None = None  # of each sentence with one label, if the source has them
+    document_ids: dict[str | int, int] = field(default_factory=dict)  # the number of each document that has an id
     word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
     skipped_lines: list[int] = field(default_factory=list)  # comments, and lines of CoNLL-U that are not words
     skipped: Counter[str] = field(default_factory=Counter)  # what was skipped or removed, by its name
@@ -90,6 +92,7 @@ class Split:
             words=[self.words[i] for i in sentences],
             tags=[self.tags[i] for i in sentences],
             raw=[self.raw[i] for i in sentences] if self.raw else None,
+            ids=[self.ids[i] for i in sentences] if self.ids else None,
             documents=None if self.documents is None else [self.documents[i] for i in sentences],
             lines=array("I", (self.lines[i] for i in sentences)),
         )

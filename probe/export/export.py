@@ -230,11 +230,14 @@ def new_folder(target: Path, option: str = "--to") -> Iterator[Path]:
 
 
 def write_sentences(path: Path, split: Split) -> None:
-    """Writes one line of JSON per sentence."""
+    """Writes one line of JSON per sentence, as data=json reads it; with one label per text, as data=sentences does."""
     with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
-        documents: Sequence[int | None] = split.documents or [None] * len(split.words)
-        for words, tags, document in zip(split.words, split.tags, documents, strict=True):
-            line = {"words": words, "tags": tags, "document": document}
+        for number, tags in enumerate(split.tags):
+            line: dict[str, Any] = {"tokens": split.words[number], "ner_tags": tags}
+            if split.raw:
+                line = {"text": split.raw[number], "label": tags[0]}
+            if split.documents:
+                line["document"] = split.documents[number]
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 

@@ -270,7 +270,7 @@ def _card(
         f"- Row `{record.row}`, seed {record.seed}, record `{record.key}`.",
         f"- The encoder has {sizes[1] / 1e6:.1f} M weights, not {sizes[0] / 1e6:.1f} M. It reads {speeds[1]:,.0f} "
         f"pieces per second instead of {speeds[0]:,.0f} (on the CPU that wrote this).",
-        f"- Labels: {', '.join(sorted(record.scores.dev.per_type))}.",
+        f"- Labels: {', '.join(record.data.labels or sorted(record.scores.dev.per_type))}.",
     ]
     if row is not None and row.behind:
         behind = f"at most {percent(abs(row.behind[0]))} points behind the truly best of its table (95 % confidence)"

@@ -42,9 +42,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     labels, label_ids = classifier_labels(splits["train"].tags)
     data = {name: TaggedWords(features[name], split.tags, label_ids, device) for name, split in splits.items()}
     clock = time.perf_counter()
-    training = train_tagger(
-        cfg.probe, inputs.selection, data["train"], data["dev"], labels, task.measure, cfg.seed, log
-    )
+    training = train_tagger(cfg.probe, inputs.selection, data["train"], data["dev"], labels, task, cfg.seed, log)
     train_s = time.perf_counter() - clock
     tagger, progress = training.tagger, training.progress
     test, _ = tagger.predict(data["test"])

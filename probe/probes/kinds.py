@@ -133,7 +133,7 @@ PROBES: dict[str, ProbeKind] = {
         reads_features=False,
         is_trained=False,
         note="majority_tag: no encoder, no probe: each word or longest known mention gets train's most frequent tag. "
-        "Of sentences: naive Bayes on their words.",
+        "Of sentences: naive Bayes on their words. length: the number of characters.",
     ),
 }
 

@@ -50,9 +50,10 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     if cfg.is_empty:
         if cfg.indices != []:
             raise UserError(
-                f"layers.combine=none takes no layers, not layers.indices={cfg.indices!r}. Type layers=majority_tag."
+                f"layers.combine={cfg.combine} takes no layers, not layers.indices={cfg.indices!r}. "
+                "Type layers=majority_tag."
             )
-        return Selection(cfg.name or "majority_tag", (), "none", 0)
+        return Selection(cfg.name or "majority_tag", (), cfg.combine, 0)
     setting = f"layers={cfg.name}, which is layers.indices" if cfg.name else "layers.indices"
     indices = absolute(cfg.indices, num_layers, setting)
     name = cfg.name or (

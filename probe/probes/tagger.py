@@ -17,6 +17,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import Tensor, nn
 
 from probe.config import LINEAR, ProbeConfig
+from probe.data.task import Task
 from probe.probes.batches import UNCOUNTED, Batch, TaggedWords, TrainingBatches, evaluation_batches
 from probe.probes.combine import mix
 from probe.probes.fitting import Mix
@@ -24,7 +25,7 @@ from probe.probes.networks import Dropout, network_of
 from probe.probes.normalization import input_factor
 from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
-from probe.probes.training import Progress, tags_of
+from probe.probes.training import Progress, decisions, tags_of
 from probe.scoring.tags import Tags
 from probe.system.bfloat16 import kernels
 
@@ -32,11 +33,14 @@ WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch
 
 
 class Tagger(nn.Module):
-    """Holds a network of a probe's kind (or none) and a linear layer, on the combined layers of words."""
+    """Holds a network of a probe's kind (or none) and a linear layer, on the combined layers of words.
 
-    def __init__(self, cfg: ProbeConfig, selection: Selection, labels: list[str]) -> None:
+    is_ranked: see `Task`.
+    """
+
+    def __init__(self, cfg: ProbeConfig, selection: Selection, labels: list[str], is_ranked: bool = False) -> None:
         super().__init__()
-        self.cfg, self.labels = cfg, labels
+        self.cfg, self.labels, self.is_ranked = cfg, labels, is_ranked
         self.is_mix = selection.combine == "mix"
         is_scaled = selection.normalize is not None and cfg.num_layers > 0
         self.input_factor = input_factor(selection.width, cfg.hidden_size) if is_scaled else 1.0
@@ -81,14 +85,16 @@ class Tagger(nn.Module):
         Puts the module into evaluation mode.
         """
         self.eval()
-        ids = torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)  # the last one is padding's
+        dtype = torch.float32 if self.is_ranked else torch.long
+        decided = torch.zeros(len(data.labels) + 1, dtype=dtype, device=data.device)  # the last one is padding's
         losses = []
         for batch in evaluation_batches(data):
             scores = self(batch)
-            ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
+            rows = torch.where(batch.words, batch.rows, len(decided) - 1)
+            decided[rows] = decisions(scores, self.is_ranked)
             losses.append(self.loss(scores, batch, "sum"))
         loss = float(torch.stack(losses).sum()) / max(1, int((data.labels != UNCOUNTED).sum()))
-        return tags_of(ids[:-1], self.labels, data.tags), loss
+        return tags_of(decided[:-1], self.labels, data.tags), loss
 
     def learned_mix(self) -> Mix | None:
         """Returns the share of each layer (in the order asked for) and the scale; None if nothing is mixed."""
@@ -106,11 +112,11 @@ class Training(pl.LightningModule):
         tagger: Tagger,
         train: TaggedWords,
         dev: TaggedWords,
-        headline: Callable[[Tags, Tags], float],
+        task: Task,
         log: Callable[[str], None],
     ) -> None:
         super().__init__()
-        self.tagger, self.dev, self.headline, self.log_line = tagger, dev, headline, log
+        self.tagger, self.dev, self.task, self.log_line = tagger, dev, task, log
         self.passes = passes(len(train.lengths), tagger.cfg.batch_size)
         self.schedule = Schedule.of(tagger.cfg, len(train.lengths))
         self.progress = Progress()
@@ -144,7 +150,7 @@ class Training(pl.LightningModule):
         train_s = round(time.perf_counter() - self.started, 3)
         loss = float(torch.stack(self.losses).mean())
         tags, dev_loss = self.tagger.predict(self.dev)
-        dev = self.headline(self.dev.tags, tags)
+        dev = self.task.measure(self.dev.tags, tags)
         self.progress.add({"loss": loss, "dev": dev, "dev_loss": dev_loss, "train_s": train_s}, tags, self.tagger)
         self.schedule.after_epoch(dev, dev_loss)
         if self.tagger.cfg.lr_decay != LINEAR:
@@ -165,18 +171,18 @@ def train_tagger(
     train: TaggedWords,
     dev: TaggedWords,
     labels: list[str],
-    headline: Callable[[Tags, Tags], float],
+    task: Task,
     seed: int,
     log: Callable[[str], None],
 ) -> Training:
     """Trains until the schedule ends it, by dev's headline score. The tagger has the weights of its best epoch.
 
-    `headline` scores gold and predicted tags. `log` gets one line per epoch. The seed fixes initialisation, batches and
+    `log` gets one line per epoch. The seed fixes initialisation, batches and
     dropout. On a CPU the result has the same bits for the same number of threads.
     """
     quieten_libraries()
     torch.manual_seed(seed)
-    training = Training(Tagger(cfg, selection, labels), train, dev, headline, log)
+    training = Training(Tagger(cfg, selection, labels, task.is_ranked), train, dev, task, log)
     trainer = pl.Trainer(
         accelerator="gpu" if train.device == "cuda" else "cpu",
         devices=1,

@@ -59,7 +59,16 @@ def classifier_labels(train: Tags) -> tuple[list[str], dict[str, int]]:
     return labels, {label: i for i, label in enumerate(labels)}
 
 
-def tags_of(ids: Tensor, labels: Sequence[str], like: Tags) -> Tags:
-    """Returns the labels of the words with these ids, in sentences as long as those of `like`."""
-    names = iter([labels[i] for i in ids.tolist()])
+def decisions(scores: Tensor, is_ranked: bool) -> Tensor:
+    """Returns what the scores of all labels, (..., C), say of a word, (...): the number of its label.
+
+    is_ranked: see `Task`; then it is the log-odds of the second label.
+    """
+    return scores[..., 1] - scores[..., 0] if is_ranked else scores.argmax(-1)
+
+
+def tags_of(decided: Tensor, labels: Sequence[str], like: Tags) -> Tags:
+    """Returns the labels of words, or their log-odds as numbers, in sentences as long as those of `like`."""
+    is_ranked = decided.is_floating_point()
+    names = iter([f"{value:.9g}" if is_ranked else labels[value] for value in decided.tolist()])
     return [[next(names) for _ in sentence] for sentence in like]

@@ -64,6 +64,7 @@ class RecordedData:
     """Describes the corpus: its counts, and how its tags were read.
 
     neighbours: what neighbouring sentences have in common, by splits without marked documents (see `data.order`).
+    labels: of a detection, the other one and the one that is detected.
     commit: the commit of the Hub data set that was read; None for files.
     """
 
@@ -78,6 +79,7 @@ class RecordedData:
     not_in_train: dict[str, dict[str, int]] | None = None
     shared: dict[str, dict[str, int]] | None = None
     neighbours: dict[str, float] | None = None
+    labels: list[str] | None = None
     commit: str | None = None
 
 
@@ -160,6 +162,7 @@ class RunRecord:
     started: str  # UTC
     finished: str
     outcome: Outcome  # how the training ended, see probes.schedule
+    threshold: float | None = None  # of a detection: the log-odds that 1 % of dev's other texts exceed
 
     def __repr__(self) -> str:
         return f"RunRecord({self.label!r}, dev {self.scores.dev.headline:.4f}, {self.outcome})"

@@ -24,6 +24,7 @@ from probe.runs.records import (
     SplitScores,
     load_record,
 )
+from probe.scoring import detection
 from probe.system.files import now, write_json
 from probe.system.provenance import Software, provenance
 from probe.vectors.store import read_manifest
@@ -86,6 +87,8 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
     sha256 = Checksums(write_counts(path, counts), checksums, weights)
     seconds = Seconds(round(fitted.read_s, 3), round(fitted.train_s, 3), round(time.perf_counter() - clock, 3))
     record = _record(planned, fitted, SplitScores(**scores), sha256, seconds, software, started_at)
+    if task.is_ranked:
+        record = replace(record, threshold=detection.threshold(splits["dev"].tags, fitted.predictions["dev"]))
     write_json(path, record)
     return record
 

@@ -19,8 +19,8 @@ from probe.data.order import order_of
 from probe.runs.outputs import load_counts
 from probe.runs.records import Records, RunRecord
 from probe.scoring.compare import Sample
-from probe.scoring.metrics import Counts, Scores, by_sentence, of_kind
-from probe.scoring.score import F1, Score, influence
+from probe.scoring.metrics import Counts, Scores, of_kind
+from probe.scoring.score import F1, Score
 from probe.scoring.significance import ON_THIS_TEXT, Units, with_neighbours
 
 SPLITS = ("dev", "test")
@@ -44,8 +44,8 @@ OVER_SEEDS = Cover(None, ON_THIS_TEXT)
 class SplitStatistics:
     """Holds what a run's score is computed from on one split.
 
-    gold: (sentences,), the number of gold items. statistics: (sentences, C), see `Score`. documents: of each sentence;
-    None: unknown. order: see `Units.of`.
+    gold: the number of gold items, see `Score.items`. statistics: (sentences, C), see `Score`. documents: of each
+    sentence; None: unknown. order: see `Units.of`.
     """
 
     score: Score
@@ -58,8 +58,7 @@ class SplitStatistics:
     def of(cls, counts: Counts, score: Score, order: str | None = None) -> SplitStatistics:
         documents = np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
         statistics = score.statistics(counts)
-        of_items = statistics if score.statistics is by_sentence else by_sentence(counts)  # which takes a while
-        return cls(score, of_items[:, 0], statistics, documents, order)
+        return cls(score, score.items(statistics), statistics, documents, order)
 
     @property
     def units(self) -> Units:
@@ -67,7 +66,8 @@ class SplitStatistics:
 
     def influence(self, units: Units) -> np.ndarray:
         """Returns how much each unit moves the score: (U,)."""
-        return influence(self.score.value, self.statistics, units.unit_of) * units.factor**0.5
+        assert self.score.influence is not None
+        return self.score.influence(self.statistics, units.unit_of) * units.factor**0.5
 
 
 Load = Callable[[Path], dict[str, Counts] | None]
@@ -107,7 +107,7 @@ def samples_of(
         for records in rows
     ]
     is_whole = all(
-        len(one) == len(row) and len({len(run.gold) for run in one}) == 1 and one[0].score.has_influence
+        len(one) == len(row) and len({len(run.gold) for run in one}) == 1 and one[0].score.influence is not None
         for one, row in zip(known, rows, strict=True)
     )
     if not is_whole:

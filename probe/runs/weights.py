@@ -59,7 +59,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
             header = json.loads((opened.metadata() or {}).get("probe", "{}"))
         weights, labels = load(content), list(header["labels"])
         normalization = restored_normalization(record.selection, weights)
-        tagger = Tagger(recorded_probe(record.config.probe), record.selection, labels)
+        tagger = Tagger(recorded_probe(record.config.probe), record.selection, labels, record.task.is_ranked)
         tagger.load_state_dict(weights)
         return tagger.to(device), normalization
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:

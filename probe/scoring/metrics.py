@@ -57,7 +57,8 @@ class Scores:
 
     span: micro, as conlleval counts. strict: the same, but only well-formed IOB2 is a span. word: over words in spans,
     without the difference of B- and I-.
-    macro_f1: over the tags, if they are not spans. headline: the task's `Score`, which tables show.
+    macro_f1: over the tags, if they are not spans. recall_at_1: the share of positive texts that rank higher than all
+    but 1 % of the negative ones. headline: the task's `Score`, which tables show.
     """
 
     accuracy: Share | None
@@ -68,6 +69,8 @@ class Scores:
     word: SpanScore | None = None
     ill_formed: Count | None = None
     macro_f1: Share | None = None
+    recall_at_1: Share | None = None
+    average_precision: Share | None = None
     headline: Share = math.nan
 
     def __post_init__(self) -> None:

@@ -1,4 +1,7 @@
-"""Describes a score as a function of what the units of a text add up to. Whatever needs a score asks this object."""
+"""Describes a score by statistics of sentences, and how much each unit of a text moves it.
+
+Whatever needs a score asks this object.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,55 @@ import numpy as np
 from probe.scoring.metrics import Counts, by_sentence, f1_of
 
 
+def first_statistic(statistics: np.ndarray) -> np.ndarray:
+    return statistics[:, 0]
+
+
 @dataclass(frozen=True)
 class Score:
     """Describes a score of a split, a fraction.
 
     name: in tables. title: in captions. statistics: (sentences, C), what it needs of each sentence, from the counts of
-    a split. value: the score of sums of statistics, (..., C) to (...). has_influence: whether leaving out one unit at
-    a time says how it varies over texts. That is false for quantiles, which then have no interval over text.
+    a split. value: the score of a split, given these statistics. influence: how much a score moves where a unit of the
+    text is left out, (U,), given these statistics and each sentence's unit (see `jackknife`). None: nothing says how
+    it varies over texts, as of quantiles. items: how many gold items each sentence has, (sentences,), or how many of
+    each of K kinds that it needs, (sentences, K), given these statistics.
     """
 
     name: str
     title: str
     statistics: Callable[[Counts], np.ndarray]
-    value: Callable[[np.ndarray], np.ndarray]
-    has_influence: bool = True
+    value: Callable[[np.ndarray], float]
+    influence: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
+    items: Callable[[np.ndarray], np.ndarray] = first_statistic
 
     def of(self, counts: Counts) -> float:
-        return float(self.value(self.statistics(counts).sum(0)))
+        return self.value(self.statistics(counts))
 
 
-def influence(value: Callable[[np.ndarray], np.ndarray], statistics: np.ndarray, unit_of: np.ndarray) -> np.ndarray:
-    """Returns how much a score moves where a unit of the text is left out (jackknife): (U,).
+def score_of_sums(
+    name: str, title: str, statistics: Callable[[Counts], np.ndarray], value: Callable[[np.ndarray], np.ndarray]
+) -> Score:
+    """Describes a score that is a function of sums over sentences. value: of these sums, (..., C) to (...)."""
 
-    value: see `Score`. statistics: (sentences, C). unit_of: (sentences,), the number of each one's unit. Over texts of
-    this kind and length, the score has about the variance sum(influence^2) * (U - 1) / U, and the difference of two
-    systems on one text that of the difference of their influences (CR3 of Bell & McCaffrey 2002).
+    def influence(of_sentences: np.ndarray, unit_of: np.ndarray) -> np.ndarray:
+        return jackknife(value, of_sentences, unit_of)
+
+    return Score(name, title, statistics, lambda of_sentences: float(value(of_sentences.sum(0))), influence)
+
+
+def jackknife(value: Callable[[np.ndarray], np.ndarray], statistics: np.ndarray, unit_of: np.ndarray) -> np.ndarray:
+    """Returns how much a score of sums moves where a unit of the text is left out: (U,).
+
+    value: see `score_of_sums`. statistics: (sentences, C). unit_of: (sentences,), the number of each one's unit. Over
+    texts of this kind and length, the score has about the variance sum(influence^2) * (U - 1) / U, and the difference
+    of two systems on one text that of the difference of their influences (CR3 of Bell & McCaffrey 2002).
     """
     units = np.stack([np.bincount(unit_of, column) for column in statistics.T], 1)
     total = units.sum(0)
     return np.asarray(value(total) - value(total - units))
 
 
-F1 = Score("F1", "Span F1 (conlleval)", by_sentence, f1_of)
+F1 = score_of_sums("F1", "Span F1 (conlleval)", by_sentence, f1_of)
 # Of one label per word or sentence, gold and predicted items are as many as labels, so micro F1 is the accuracy.
-ACCURACY = Score("accuracy", "Accuracy", by_sentence, f1_of)
+ACCURACY = score_of_sums("accuracy", "Accuracy", by_sentence, f1_of)

@@ -64,9 +64,9 @@ def interval(values: Sequence[float]) -> list[float]:
 class Units:
     """Describes what a text is a sample of.
 
-    gold: (sentences,), the number of gold items of each sentence. unit_of: (sentences,), the number of its unit. name:
-    what units are called. are_blocks: whether documents of unknown bounds lie in them. factor: of the variance over
-    units. condition: what a label rests on; empty: nothing.
+    gold: (sentences,) or (sentences, K), the number of gold items of each sentence, or of each of K kinds.
+    unit_of: (sentences,), the number of its unit. name: what units are called. are_blocks: whether documents of unknown
+    bounds lie in them. factor: of the variance over units. condition: what a label rests on; empty: nothing.
     """
 
     gold: np.ndarray
@@ -96,17 +96,18 @@ class Units:
 
     @property
     def items(self) -> int:
-        """Returns the number of gold items."""
-        return int(self.gold.sum())
+        """Returns the number of gold items, of the rarest kind."""
+        return int(np.min(self.gold.sum(0)))
 
     @property
     def effective(self) -> float:
         """Returns how many equally long units would carry as much of the text: 1 / sum(share^2) (Kish 1965).
 
-        A unit's share is that of its gold items.
+        A unit's share is that of its gold items, of the kind that lies in the fewest units.
         """
-        sizes = np.bincount(self.unit_of, self.gold.astype(float))
-        return float(sizes.sum() ** 2 / max(1.0, (sizes**2).sum()))
+        kinds = self.gold.reshape(len(self.gold), -1).T.astype(float)
+        sizes = [np.bincount(self.unit_of, kind) for kind in kinds]
+        return min(float(size.sum() ** 2 / max(1.0, (size**2).sum())) for size in sizes)
 
     @property
     def title(self) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from probe.probes.training import decisions
+
 HIDDEN_SIZE = 64
 UPDATES = 300
 BATCH_WORDS = 512  # per update, but at most BATCH_SHARE of the words, so that few words are seen in random order too
@@ -48,9 +50,15 @@ class WindowedWords:
 
 
 def quick_predictions(
-    train: WindowedWords, labels: Tensor, num_labels: int, dev: WindowedWords, seed: int, num_seeds: int
+    train: WindowedWords,
+    labels: Tensor,
+    num_labels: int,
+    dev: WindowedWords,
+    seed: int,
+    num_seeds: int,
+    is_ranked: bool = False,
 ) -> Tensor:
-    """Trains a quick probe with each seed on train, and returns the numbers of the labels that it gives dev: (S, W).
+    """Trains a quick probe with each seed on train, and returns its `decisions` on dev: (S, W).
 
     labels: (W,), numbers from 0 to C - 1. The same seed gives the same bits, on one thread.
     """
@@ -86,4 +94,4 @@ def quick_predictions(
         falling.step()
     with torch.inference_mode():
         parts = torch.arange(len(dev.places), device=device).split(WORDS_AT_ONCE)
-        return torch.cat([scores(dev[part].expand(num_seeds, -1, -1)).argmax(2) for part in parts], 1)
+        return torch.cat([decisions(scores(dev[part].expand(num_seeds, -1, -1)), is_ranked) for part in parts], 1)

@@ -118,16 +118,17 @@ class Screening:
     def screened(self, choice: Candidate) -> Screened:
         """Trains the quick probes of a choice of layers and scores them on dev."""
         train, dev = self._features(choice)
-        predicted = quick_predictions(train, self.gold, len(self.labels), dev, self.seed, self.cfg.seeds).cpu()
         task, statistics = self.store.corpus.task, []
-        for ids in predicted:
+        for ids in quick_predictions(
+            train, self.gold, len(self.labels), dev, self.seed, self.cfg.seeds, task.is_ranked
+        ).cpu():
             counts = task.counts(self.dev.tags, tags_of(ids, self.labels, self.dev.tags))
             if self.dev.documents is not None:
                 counts["documents"] = self.dev.documents
             statistics.append(SplitStatistics.of(counts, task.headline, self.order))
         units = statistics[0].units
-        scores = [float(task.headline.value(one.statistics.sum(0))) for one in statistics]
-        moves = [one.influence(units) for one in statistics] if task.headline.has_influence else None
+        scores = [task.headline.value(one.statistics) for one in statistics]
+        moves = [one.influence(units) for one in statistics] if task.headline.influence else None
         return Screened(replace(choice, scores=scores), None if moves is None else np.stack(moves), units)
 
     def _features(self, choice: Candidate) -> tuple[WindowedWords, WindowedWords]:

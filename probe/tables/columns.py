@@ -151,6 +151,9 @@ COLUMNS: dict[str, Column] = dict(
         _score("word", "test word F1", "test", lambda scores: scores.word.f1 if scores.word else None, **SCORES),
         _score("accuracy", "test accuracy", "test", lambda scores: scores.accuracy, **SCORES),
         _score("macro", "test macro F1", "test", lambda scores: scores.macro_f1, **SCORES),
+        _score("recall", "test recall at 1 % FP", "test", lambda scores: scores.recall_at_1, **DEFAULT),
+        _score("ap", "test average precision", "test", lambda scores: scores.average_precision, **DEFAULT),
+        _column("threshold", "threshold", lambda row: [record.threshold for record in row.records.values()]),
         _column("rates", "dev F1 by rate", lambda row: _rates(row) or None, align_left=True),
         _column("blocks", "blocks", lambda row: row.num_blocks, **COST),
         _column(

@@ -62,6 +62,8 @@ def table_caption(rows: Sequence[Row]) -> str:
     floor = majority_accuracy(rows)
     always = "" if floor is None else f" Always dev's most frequent label: {percent(floor)}."
     title = main_row(rows).task.headline.title
+    if main_row(rows).n and (labels := main_row(rows).record.data.labels):
+        title += f" of {labels[1]} against {labels[0]}"
     return f"{heading(rows)}. {title} in percent, mean ± standard deviation over n seeds.{always}"
 
 

@@ -15,7 +15,7 @@ from probe.config import UserError, closest, default_margin
 from probe.data.split import lines_of
 from probe.format import pluralize
 from probe.scoring.compare import Comparison, Sample
-from probe.scoring.score import influence
+from probe.scoring.score import jackknife
 from probe.scoring.significance import ON_THIS_TEXT, Units
 from probe.system.files import write_atomically
 from probe.tables.figures import DEV, INK, Picture
@@ -172,7 +172,7 @@ def _influences(table: pandas.DataFrame, scores: Sequence[np.ndarray]) -> tuple[
 
 def _influence_on_mean(values: np.ndarray, unit_of: np.ndarray) -> np.ndarray:
     sums = np.stack([values, np.ones(len(values))], 1)
-    return influence(lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1), sums, unit_of)
+    return jackknife(lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1), sums, unit_of)
 
 
 def render_scores(file: Path, margin: float | None, form: str, figure: Path | None = None) -> str:

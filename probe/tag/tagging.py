@@ -86,6 +86,9 @@ class TrainedRow:
             for streamed, split in zip(vectors, splits, strict=True):
                 sizes = split.by_unit(self.record.task.units).lengths
                 tags, _ = tagger.predict(TaggedWords(streamed, [["O"] * size for size in sizes], {}, self.device))
+                if labels := self.record.data.labels:  # of a detection, which gives log-odds
+                    above = self.record.threshold or 0.0
+                    tags = [[labels[float(value) > above]] for (value,) in tags]
                 yield tags
 
     def features(self, splits: Sequence[Split]) -> Iterator[torch.Tensor]:

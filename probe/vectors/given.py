@@ -1,6 +1,7 @@
 """Opens vectors that another program computed: hidden states of an LLM, of images, of speech, or an export.
 
-    DIR/train.safetensors   "vectors", (units, layers, H) or (units, H), or one tensor (units, H) a layer; dev, test too
+    DIR/train.safetensors   "vectors", (units, layers, H) or (units, H), or one tensor (units, H) a layer
+    DIR/dev.safetensors     dev, and test, unless the data takes these splits from train
     DIR/train.ids.txt       the id of each unit, one per line; or "ids", a list as JSON in the file's metadata; or
     DIR/train.jsonl         the text of each unit, as `probe export --each` writes it
 
@@ -26,7 +27,6 @@ import numpy as np
 
 from probe.config import EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import SPLITS, Corpus
-from probe.data.running_text import split_text
 from probe.encoders.encoder import file_hash
 from probe.format import reason_of
 from probe.system.files import key_of
@@ -85,10 +85,7 @@ class GivenVectors:
 
     def _matched(self, corpus: Corpus, split: str) -> np.ndarray:
         """Returns the place of each unit of a split in its file. Raises UserError if they are not the same units."""
-        file, given = _file(self.folder, split), self.ids[split]
-        units = list(chain.from_iterable(corpus.splits[split].by_unit(corpus.task.units).words))
-        if not corpus.task.is_per_word:
-            given = [" ".join(split_text(one, file.name)) for one in given]  # as the corpus keeps texts
+        file, given, units = _file(self.folder, split), self.ids[split], units_of(corpus, split)
         if given == units:
             return np.arange(len(units))
         if corpus.task.is_per_word:
@@ -102,11 +99,21 @@ class GivenVectors:
                 raise UserError(f"{whose} has two units with the id {doubled!r}, so they cannot be matched by id.")
         place = {one: at for at, one in enumerate(given)}
         if missing := next((one for one in units if one not in place), None):
-            raise UserError(f"{file} has no vector for {missing!r}, which is in the {split} split of the data.")
-        if len(given) > len(units):
-            unknown = next(one for one in given if one not in {*units})
-            raise UserError(f"{file} has a vector for {unknown!r}, which is not in the {split} split of the data.")
+            other = f", and there is no {split}.safetensors" * (file.stem != split)
+            raise UserError(f"{file} has no vector for {missing!r}, which is in the {split} split of the data{other}.")
+        served = [name for name in corpus.splits if _file(self.folder, name) == file]
+        known = {unit for name in served for unit in units_of(corpus, name)}
+        if unknown := next((one for one in given if one not in known), None):
+            raise UserError(f"{file} has a vector for {unknown!r}, which is not in the data ({', '.join(served)}).")
         return np.array([place[one] for one in units])
+
+
+def units_of(corpus: Corpus, split: str) -> list[str]:
+    """Returns the words of a split, or the id of each text: its own text or messages if it has no other."""
+    part = corpus.splits[split]
+    if corpus.task.is_per_word:
+        return list(chain.from_iterable(part.words))
+    return part.ids or [text if isinstance(text, str) else json.dumps(text) for text in part.texts]
 
 
 def is_given(cfg: EncoderConfig) -> bool:
@@ -199,7 +206,7 @@ def _ids(file: Path, units: int) -> list[str]:
             source, ids = file, [str(one) for one in json.loads(inside)]
         elif sentences.is_file():
             lines = map(json.loads, _lines(sentences))
-            source, ids = sentences, [word for line in lines for word in line["words"]]
+            source, ids = sentences, [unit for line in lines for unit in line.get("tokens") or [line["text"]]]
         else:
             raise UserError(
                 f"{file} has no ids, so nobody can tell which label belongs to which vector. Write one id per line "
@@ -218,7 +225,9 @@ def _lines(file: Path) -> list[str]:
 
 
 def _file(folder: Path, split: str) -> Path:
-    return folder / f"{split}.safetensors"
+    """Returns the file with the vectors of a split: its own, or that of train, from which the data may take a split."""
+    own = folder / f"{split}.safetensors"
+    return own if own.is_file() else folder / "train.safetensors"
 
 
 def _opened(file: Path) -> Any:

@@ -22,6 +22,7 @@ from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_json, load_record, load_records
 from probe.runs.screens import SCREEN, load_screen
 from probe.runs.sweep_plan import SWEEP, read_asked
+from probe.scoring.detection import threshold
 from probe.system.files import canonical, key_of, read_regular, sha256_of, to_jsonable
 from probe.tables.formats import FILES, render
 from probe.tables.rows import build_rows, results_folder
@@ -181,6 +182,8 @@ def _of_files(file: Path, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
             gold, predicted = read_predictions(predictions)
             again |= record.task.sizes(gold)
             yield f"counts without {predictions.name}", columns, record.task.counts(gold, predicted)
+            if record.task.is_ranked and split == "dev":
+                yield "threshold", record.threshold, threshold(gold, predicted)
         yield f"data.splits.{split}", size, size | {name: n for name, n in again.items() if name in size}
 
 

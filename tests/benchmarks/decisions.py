@@ -41,7 +41,7 @@ from probe.runs.samples import SplitStatistics, run_counts, samples_of, samples_
 from probe.scoring import compare
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.metrics import by_sentence, f1_of
-from probe.scoring.score import F1, influence
+from probe.scoring.score import F1, jackknife
 from probe.scoring.significance import DOCUMENT
 from probe.tables.labels import WITHIN, WORSE, cheapest_within, label_of_interval
 from probe.tables.row import Row
@@ -114,7 +114,7 @@ class Truth:
             samples.append(
                 Sample(
                     list(2 * correct / (gold + predicted)),
-                    np.stack([influence(f1_of, run, np.arange(len(run))) for run in counts]),
+                    np.stack([jackknife(f1_of, run, np.arange(len(run))) for run in counts]),
                 )
             )
         return samples

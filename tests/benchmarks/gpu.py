@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from probe.config import Config, FeaturesConfig, ProbeConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.tasks.spans import span_f1
+from probe.data.tasks.spans import SPANS
 from probe.encoders.encoder import Encoder, open_encoder
 from probe.encoders.model import hidden_states, load_model
 from probe.probes.batches import Batch, TaggedWords, TrainingBatches
@@ -273,7 +273,7 @@ def epoch(bench: Bench) -> dict[str, Any]:
     memory = {}
     for number in range(bench.size.repeat + 1):
         bench.peak_mb()
-        trained = train_tagger(probe, selection, data, first, labels, span_f1, number, lambda _: None)
+        trained = train_tagger(probe, selection, data, first, labels, SPANS, number, lambda _: None)
         memory["ours"] = bench.peak_mb()
         seconds["ours"].append(trained.progress.curve[0]["train_s"] / trained.passes)
         seconds["bare"].append(bare(Tagger(probe, selection, labels), number))

@@ -129,7 +129,7 @@ def test_each_word_gets_its_most_frequent_tag(tiny_corpus: Corpus):
     default = Counter(tag for _, tag in pairs).most_common(1)[0][0]
     unknown = [[*words, "zzz"] for words in dev.words]
     expected = [[by_word[w].most_common(1)[0][0] if w in by_word else default for w in words] for words in unknown]
-    assert TAGS.baseline(train).predict(unknown) == expected
+    assert TAGS.baselines["none"](train).predict(unknown) == expected
 
 
 def test_the_longest_known_mention_is_taken():
@@ -144,7 +144,7 @@ def test_the_longest_known_mention_is_taken():
         split("may/O be/O May/B-PER may/O"),
         split("May/O May/O 5/O"),
     ]
-    memory = SPANS.baseline(split_of(*zip(*train, strict=True)))
+    memory = SPANS.baselines["none"](split_of(*zip(*train, strict=True)))
     asked = [
         ("New York Times in New York", "B-ORG I-ORG I-ORG O B-LOC I-LOC"),
         ("May Bob Smith may", "O B-PER I-PER O"),
@@ -156,7 +156,7 @@ def test_the_longest_known_mention_is_taken():
 
 
 def test_nothing_remembered_is_everything_the_most_frequent_tag():
-    memory = SPANS.baseline(split_of([["a", "b"]], [["O", "O"]]))
+    memory = SPANS.baselines["none"](split_of([["a", "b"]], [["O", "O"]]))
     assert memory.predict([["c", "a"]]) == [["O", "O"]]
     assert len(memory) == 2
 
@@ -169,7 +169,7 @@ def test_the_baseline_is_scikit_learns_naive_bayes():
     labels = [choose.choice("abc") for _ in words]
     counts = text.CountVectorizer(analyzer=lambda sentence: sentence)
     theirs = bayes.MultinomialNB().fit(counts.fit_transform(words[:60]), labels[:60])
-    ours = SENTENCE.baseline(split_of(words[:60], [[label] for label in labels[:60]]))
+    ours = SENTENCE.baselines["none"](split_of(words[:60], [[label] for label in labels[:60]]))
     expected = [[label] for label in theirs.predict(counts.transform(words[60:])).tolist()]
     assert ours.predict(words[60:]) == expected
     assert ours.predict([["unseen"]])[0][0] in labels

@@ -59,8 +59,8 @@ def test_what_is_read_back_is_the_store_and_the_text(
     for split in ("train", "dev", "test"):
         lines = [json.loads(line) for line in (tmp_path / f"out/{split}.jsonl").read_text().splitlines()]
         words, tags, documents = written_text(tiny_data, split)
-        assert [line["words"] for line in lines] == words
-        assert [line["tags"] for line in lines] == tags
+        assert [line["tokens"] for line in lines] == words
+        assert [line["ner_tags"] for line in lines] == tags
         assert [line["document"] for line in lines] == [document + 1 for document in documents]
         vectors = load_file(tmp_path / f"out/{split}.safetensors")["vectors"].numpy()
         layers = stored_layers(tmp_path / "cache", split)
@@ -136,8 +136,8 @@ def test_a_corpus_without_documents_and_with_odd_words_keeps_them(inputs: list[s
         (tmp_path / f"data/{name}.conll").write_text(f"Zoë\tB-PER\n\na\u00a0b\tO\n{name}\tO\n\nana\tB-PER\n")
     assert typed("export", *inputs, "layers=last", "--to", "out").returncode == 0
     first, second, _ = (tmp_path / "out/dev.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(first)["words"] == ["Zoë"]
-    assert json.loads(second) == {"words": ["a\u00a0b", "dev"], "tags": ["O", "O"], "document": None}
+    assert json.loads(first)["tokens"] == ["Zoë"]
+    assert json.loads(second) == {"tokens": ["a\u00a0b", "dev"], "ner_tags": ["O", "O"]}
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link to nothing"])

@@ -12,7 +12,7 @@ from torch import nn
 
 from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.data.corpus import Corpus
-from probe.data.tasks.spans import span_f1
+from probe.data.tasks.spans import SPANS, span_f1
 from probe.probes import batches, schedule
 from probe.probes.batches import TaggedWords, TrainingBatches, evaluation_batches
 from probe.probes.combine import Streamed, read_selection
@@ -208,7 +208,7 @@ def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Training:
             assert isinstance(data.features, torch.Tensor)
             noise = torch.randn(data.features.shape, generator=torch.Generator().manual_seed(0))
             data.features = torch.stack([noise, data.features], 1)
-    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, span_f1, seed, print)
+    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, SPANS, seed, print)
 
 
 def test_one_seed_gives_the_same_bits_and_another_does_not():
@@ -228,7 +228,7 @@ def test_training_on_streamed_features_gives_the_same_bits(tiny_corpus: Corpus, 
             TaggedWords(read(store, split, selection), tiny_corpus.splits[split].tags, label_ids)
             for split in ("train", "dev", "test")
         )
-        taggers.append(train_tagger(probe_config(max_epochs=1), selection, train, dev, LABELS, span_f1, 1, print))
+        taggers.append(train_tagger(probe_config(max_epochs=1), selection, train, dev, LABELS, SPANS, 1, print))
         predictions.append(taggers[-1].tagger.predict(test)[0])
     held, streamed = taggers
     assert [point["loss"] for point in held.progress.curve] == [point["loss"] for point in streamed.progress.curve]
@@ -370,7 +370,7 @@ def test_a_tag_unknown_to_train_is_an_error_not_a_crash():
     dev = TaggedWords(
         dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}
     )
-    training = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, span_f1, 1, print)
+    training = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, SPANS, 1, print)
     assert training.progress.curve[0]["dev"] == 0.0
 
 

@@ -19,7 +19,7 @@ from probe.runs.samples import run_counts, samples_of
 from probe.scoring import compare
 from probe.scoring.compare import Comparison, Sample, detectable, seed_variances
 from probe.scoring.metrics import by_sentence, f1_of
-from probe.scoring.score import influence
+from probe.scoring.score import jackknife
 from probe.tables.rows import build_rows
 
 DEMO = Path(__file__).parents[2] / "results" / "demo-minilm"
@@ -188,10 +188,10 @@ def test_the_influence_of_documents_is_how_f1_moves_without_them():
     counts = by_document(next(iter(row.records)))
     (without,) = jackknifed(counts[None])
     gold, predicted, correct = counts.sum(0)
-    moves = influence(f1_of, counts, np.arange(len(counts)))
+    moves = jackknife(f1_of, counts, np.arange(len(counts)))
     assert moves == pytest.approx(2 * correct / (gold + predicted) - without, abs=1e-12)
     sentences = np.repeat(counts, 2, axis=0)
-    assert influence(f1_of, sentences, np.repeat(np.arange(len(counts)), 2)) == pytest.approx(moves), (
+    assert jackknife(f1_of, sentences, np.repeat(np.arange(len(counts)), 2)) == pytest.approx(moves), (
         "summed by document"
     )
 

@@ -201,7 +201,7 @@ def test_choices_are_compared_by_the_statistic_of_every_table():
 
 def test_a_score_without_an_influence_is_compared_over_seeds(tmp_path: Path):
     store = made(tmp_path / "store")
-    task = replace(SPANS, headline=replace(SPANS.headline, has_influence=False))
+    task = replace(SPANS, headline=replace(SPANS.headline, influence=None))
     store.corpus.task = task
     found, cover = ranked([*Screening(store, settings(max_layers=1), 1, "cpu", None).run()])
     assert cover.units is None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from probe.config import DataConfig, one_of
 from probe.data.task import Task
+from probe.data.tasks.detection import DETECTION
 from probe.data.tasks.sentences import SENTENCE
 from probe.data.tasks.spans import SPANS
 from probe.data.tasks.tags import TAGS
 
-TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE)}
+TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE, DETECTION)}
 
 
 def task_of(data: DataConfig) -> Task:

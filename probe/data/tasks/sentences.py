@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from probe.data.split import Split
@@ -14,12 +14,14 @@ from probe.scoring.tags import Tags
 
 
 class NaiveBayes:
-    """Gives each sentence the label under which its words are likeliest: multinomial, with add-one smoothing.
+    """Reads each sentence by how likely its words are under each label: multinomial, with add-one smoothing.
 
-    Words that train does not have are ignored.
+    Words that train does not have are ignored. answer: what is said of a sentence, given the log-likelihood of each
+    label.
     """
 
-    def __init__(self, train: Split) -> None:
+    def __init__(self, train: Split, answer: Callable[[dict[str, float]], str]) -> None:
+        self.answer = answer
         labels: Counter[str] = Counter()
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for words, (label,) in zip(train.words, train.tags, strict=True):
@@ -37,12 +39,15 @@ class NaiveBayes:
         return len(self.weights) * len(self.prior) + len(self.prior)
 
     def predict(self, words: Tags) -> Tags:
-        return [[self._label(sentence)] for sentence in words]
+        return [[self.answer(self._likelihoods(sentence))] for sentence in words]
 
-    def _label(self, words: Sequence[str]) -> str:
+    def _likelihoods(self, words: Sequence[str]) -> dict[str, float]:
         known = [self.weights[word] for word in words if word in self.weights]
-        totals = map(sum, zip(self.prior.values(), *known, strict=True))
-        return max(zip(totals, self.prior, strict=True), key=lambda pair: pair[0])[1]
+        return dict(zip(self.prior, map(sum, zip(self.prior.values(), *known, strict=True)), strict=True))
+
+
+def likeliest(of_labels: dict[str, float]) -> str:
+    return max(of_labels, key=of_labels.__getitem__)
 
 
 SENTENCE = replace(
@@ -53,6 +58,6 @@ SENTENCE = replace(
     unit="sentence",
     units=lambda words: [" ".join(words)],
     control=lambda words, tags, draw: [draw(words)],
-    baseline=NaiveBayes,
+    baselines={"none": lambda train: NaiveBayes(train, likeliest)},
     is_per_word=False,
 )

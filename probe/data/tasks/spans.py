@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from probe.config import UserError
+from probe.config import DataConfig, UserError
 from probe.data.split import Split
 from probe.data.task import Draw, Task
 from probe.data.tasks.tags import MajorityTag, most_frequent
@@ -39,8 +39,9 @@ def items(tags: Sequence[str]) -> list[Item]:
     return list(spans(tags))
 
 
-def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tuple[dict[str, Any], list[str]]:
+def normalize(splits: dict[str, Split], data: DataConfig) -> tuple[dict[str, Any], list[str]]:
     """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place."""
+    wanted = data.scheme
     together = [tags for split in splits.values() for tags in split.tags]
     notes = []
     if (typed := with_types(together, wanted)) is not together:
@@ -63,7 +64,7 @@ def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tupl
     if sum(counts.values()):
         by_split = ", ".join(f"{count} in {name}" for name, count in counts.items())
         message = f"{sum(counts.values())} tags are ill-formed {scheme} ({by_split}): {'; '.join(shown[:PLACES_SHOWN])}"
-        if on_ill_formed == "error":
+        if data.ill_formed == "error":
             raise UserError(f"{message}. To read them as conlleval does: data.ill_formed=report.")
         notes.append(f"{message}. They are read as conlleval reads them")
     for split in splits.values():
@@ -168,7 +169,7 @@ SPANS = Task(
     normalize=normalize,
     sizes=sizes,
     control=control,
-    baseline=baseline,
+    baselines={"none": baseline},
     counts=counts,
     parts=scores,
     reference=span_f1,
