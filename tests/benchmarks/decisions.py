@@ -15,6 +15,7 @@ Beside it the mean true loss of what is recommended, and of the best row where n
 share of truly worse rows that are called worse, by how far they are behind.
 
 little: of texts of few sentences, see `little_study`.
+detection: of AUROC over groups of texts, see `Detection`.
 reach: how far low ends lie below the measured difference, in points, by the seeds at each look.
 first_loses: by how much the critical values of a first table are larger than if no error were left for later looks.
 
@@ -35,11 +36,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from probe.conditions import MAIN
 from probe.runs.samples import SplitStatistics, run_counts, samples_of, samples_over
 from probe.scoring import compare
 from probe.scoring.compare import Comparison, Sample
+from probe.scoring.detection import AUROC
 from probe.scoring.metrics import by_sentence, f1_of
 from probe.scoring.score import F1, jackknife
 from probe.scoring.significance import DOCUMENT
@@ -409,6 +412,71 @@ def text_study(text: Text, tables: int, seed: int = 0) -> dict[str, Any]:
     return {"by_unit": {"says_something": given / tables, "wrongly_worse": round(wrongly / tables, 4)}}
 
 
+@dataclass(frozen=True)
+class Detection:
+    """Texts of two labels in groups, scored by nine rows of three seeds: log-odds are normal.
+
+    share: of positive texts, or of groups if each has one label. spread: of the lognormal sizes of groups. A text is as
+    hard for all rows; a group adds to all rows, and to each row on its own.
+    """
+
+    name: str
+    groups: int
+    mean_size: int
+    share: float = 0.5
+    spread: float = 0.0
+    one_label_each: bool = False
+
+    def draw(self, draw: np.random.Generator, behind: float) -> tuple[list[Sample], float]:
+        """Returns the rows, the others than the first with less signal, and how many points of AUROC that costs."""
+        sizes = np.exp(self.spread * draw.standard_normal(self.groups))
+        unit_of = np.repeat(
+            np.arange(self.groups), np.maximum(1, np.round(sizes / sizes.mean() * self.mean_size)).astype(int)
+        )
+        chosen = draw.random(self.groups if self.one_label_each else len(unit_of)) < self.share
+        chosen[:2] = True, False
+        positive = (chosen[unit_of] if self.one_label_each else chosen).astype(int)
+        texts = len(unit_of)
+        shared = 0.7 * draw.standard_normal(texts) + 0.6 * draw.standard_normal(self.groups)[unit_of]
+        rows = []
+        for row in range(9):
+            log_odds = shared + 0.4 * draw.standard_normal(self.groups)[unit_of] + 0.5 * draw.standard_normal(texts)
+            log_odds = log_odds + (2.0 - behind * (row > 0)) * positive
+            runs = [log_odds + 0.25 * draw.standard_normal(texts) for _ in range(3)]
+            ranked = [np.stack([positive, np.argsort(np.argsort(run))], 1) for run in runs]
+            rows.append([SplitStatistics(AUROC, AUROC.items(one), one, unit_of) for one in ranked])
+        units = rows[0][0].units
+        moves = [np.stack([run.influence(units) for run in row]) for row in rows]
+        samples, _ = samples_over([[AUROC.value(run.statistics) for run in row] for row in rows], moves, [units])
+        deviation = (2 * (0.7**2 + 0.6**2 + 0.4**2 + 0.5**2 + 0.25**2)) ** 0.5
+        return samples, float(ndtr(2.0 / deviation) - ndtr((2.0 - behind) / deviation))
+
+
+DETECTIONS = (
+    Detection("36 groups of unequal size", 36, 20, spread=1.0),
+    Detection("36 groups of unequal size, each of one label", 36, 20, spread=1.0, one_label_each=True),
+    Detection("200 groups", 200, 10),
+    Detection("200 groups, 1 % positive", 200, 20, share=0.01),
+    Detection("36 groups of unequal size, 1 % positive", 36, 100, share=0.01, spread=1.0),
+)
+LESS_SIGNAL = 0.235  # costs 3.0 points of AUROC
+
+
+def detection_study(world: Detection, tables: int, seed: int = 0) -> dict[str, Any]:
+    """How often a table of equal rows calls one worse, and how often rows 3 points behind are called worse."""
+    draw = np.random.default_rng(seed)
+    equal = [Comparison(world.draw(draw, 0.0)[0]).behind() for _ in range(tables)]
+    drawn = [world.draw(draw, LESS_SIGNAL) for _ in range(tables // 5)]
+    found = [[high < 0 for _, high in Comparison(samples).behind()[1:]] for samples, _ in drawn]
+    return {
+        "detection": {
+            "wrongly_worse": round(float(np.mean([any(high < 0 for _, high in behind) for behind in equal])), 4),
+            "points_behind": round(100 * drawn[0][1], 1),
+            "called_worse": round(float(np.mean(found)), 3),
+        }
+    }
+
+
 def noise_of(folder: str, task: str | None = None) -> Noise:
     """The mean variances of a committed folder's rows on dev."""
     compared, _ = compared_rows(folder, task)
@@ -564,6 +632,7 @@ def main() -> None:
     ]
     jobs += [(name, looks_study, (*one, options.tables, options.seed)) for name, one in looked_at().items()]
     jobs += [(text.name, text_study, (text, options.tables, options.seed)) for text in texts()]
+    jobs += [(f"detection, {one.name}", detection_study, (one, options.tables, options.seed)) for one in DETECTIONS]
     jobs += [
         (
             f"little text: {folder}, {view}, {sentences} sentences",
