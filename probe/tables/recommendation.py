@@ -43,6 +43,7 @@ class Recommendation:
 
 def recommend(rows: Sequence[Row]) -> Recommendation:
     """Recommends a row of one table, its rows as `labels.label_rows` leaves them."""
+    without_layers = [row for row in rows if not row.indices and row.n]
     rows = [row for row in rows if row.section == MAIN]
     best = next((row for row in rows if row.label == BEST), None)
     if best is None:
@@ -56,7 +57,7 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     last = [row for row in rows if row.n and not row.unconverged and row.is_single and row.num_blocks == row.num_layers]
     last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
     sentences = [*_ahead(rows, best), *_unseen(ranked, best), *_sentences(use, best, place is not None, undecided)]
-    text = " ".join([*sentences, *(_over_last(use, row) for row in last[:1])])
+    text = " ".join([*sentences, *(_over_last(use, row) for row in last[:1]), *_as_good(without_layers, use)])
     return Recommendation(best, use, place is not None, undecided, text)
 
 
@@ -171,6 +172,13 @@ def _over_last(use: Row, last: Row) -> str:
     parts += [f"needs {last.num_blocks} instead of {use.num_blocks} blocks"] * (use.num_blocks != last.num_blocks)
     parts += [f"has {last.width} instead of {use.width} features"] * (use.width != last.width)
     return f"The last layer{few} {' and '.join([', '.join(parts[:-1]), parts[-1]] if parts[1:] else parts)}."
+
+
+def _as_good(without_layers: Sequence[Row], use: Row) -> Iterator[str]:
+    """Names a baseline that reads no layer and is not clearly worse: then the score is no evidence for the encoder."""
+    for row in without_layers:
+        if row.dev_mean >= use.dev_mean - use.margin / 100:
+            yield f"{row.title} has {percent(row.dev_mean)} without any layer, so the encoder may add nothing."
 
 
 def _saved(use: Row, best: Row) -> str:

@@ -16,6 +16,7 @@ from support.facts import names
 
 from probe.runs.outputs import predictions_path, read_predictions
 from probe.runs.records import load_records
+from probe.tables.recommendation import recommend
 from probe.tables.rows import build_rows
 
 SPLITS = ("train", "dev", "test")
@@ -70,6 +71,7 @@ def test_a_table_of_layers_and_baselines_is_checked(typed: Callable, tmp_path: P
     assert checked.returncode == 0, checked.stdout
     again = typed("verify", "out", "--rerun", "layer_1", "--seed", "1")
     assert again.returncode == 0, again.stdout + again.stderr
+    assert str(recommend([*by_name.values()])).count("majority_tag") == 0
     shown = typed("table", "out").stdout
     names(shown, "AUROC of bad against fine", "average precision")
 
@@ -137,3 +139,12 @@ def test_what_does_not_fit_is_one_line(
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stderr
     names(done.stderr.strip().splitlines()[-1], *facts)
+
+
+def test_a_baseline_as_good_as_the_best_row_is_named(typed: Callable, tmp_path: Path):
+    telling = {split: [row | {"text": f"{split} {row['label']}"} for row in rows_of(split)] for split in SPLITS}
+    write(tmp_path / "items", **telling)
+    done = typed("-m", *settings(tmp_path / "items"), "data.words_field=text", "layers=layer_0,layer_1,majority_tag",
+                 "seed=1,2", "results_dir=out", "jobs=1")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names(str(recommend(build_rows(tmp_path / "out"))), "majority_tag", "100.00")
