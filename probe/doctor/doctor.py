@@ -102,7 +102,9 @@ def _data(cfg: Config) -> list[str]:
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
-    shown = [f"{escape_invisible(kind)} {count:,}" for kind, count in kinds.most_common()]
+    labels = corpus.about.get("labels")  # of a detection
+    names = {kind: labels[int(kind)] if labels else kind for kind in kinds}
+    shown = [f"{escape_invisible(names[kind])} {count:,}" for kind, count in kinds.most_common()]
     train = corpus.splits["train"]
     first = next(number for number, tags in enumerate(train.tags) if corpus.task.items(tags))
     lines += [

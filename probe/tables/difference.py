@@ -75,7 +75,8 @@ def differences(
         if rows is not others:
             above.append(f"{head}A: {a}: {heading(rows)}. B: {b}: {heading(others)}.")
         for of_a, of_b in pairs:
-            kinds = [None, *of_a.record.scores.dev.per_type] if names else [None]
+            types = of_a.record.scores.dev.per_type if names and not of_a.task.is_ranked else ()
+            kinds = [None, *types]
             load = functools.cache(run_counts)
             name = head + " - ".join(dict.fromkeys([of_a.full_name, of_b.full_name]))
             of_pair = [_difference(name, of_a, of_b, split, kind, load) for kind in kinds for split in SPLITS]
