@@ -37,7 +37,7 @@ def screen(arguments: list[str]) -> int:
 
     from probe.report.page import page_line
     from probe.runs.plan import one_per_encoder
-    from probe.screening.report import screen_table, worth_training
+    from probe.screening.report import screen_table, to_train_first
     from probe.screening.run import run_screen
 
     log = functools.partial(print, file=sys.stderr, flush=True)
@@ -45,7 +45,7 @@ def screen(arguments: list[str]) -> int:
     print(screen_table(screened).render("text"), end="")
     log(f"screen: {screened.seconds:.0f} s; screen and table: {folder}")
     if len(screened.encoders) == 1:
-        names = ",".join(choice.name for choice in worth_training(screened))
+        names = ",".join(choice.name for choice in to_train_first(screened))
         typed = [
             word
             for word in overrides

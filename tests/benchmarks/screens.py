@@ -45,7 +45,7 @@ from probe.probes.selection import Selection
 from probe.probes.tagger import train_tagger
 from probe.runs.plan import store_of
 from probe.runs.screens import load_screen
-from probe.screening.report import forecast, worth_training
+from probe.screening.report import forecast, to_train_first, worth_training
 from probe.screening.screen import DrawnText, Screening, ranked
 from probe.settings import config_of
 from probe.vectors.sources import complete_store
@@ -426,7 +426,7 @@ def forecasts() -> None:
     for folder, name in (("demo-quickstart", "demo"), ("conll2003-mpnet", "mpnet"), ("demo-mpnet", "demo-mpnet")):
         screen = load_screen(ROOT / "results" / folder)
         assert screen is not None
-        first, kept = screen.ranked[0], worth_training(screen)
+        first, kept, at_first = screen.ranked[0], worth_training(screen), to_train_first(screen)
         choices = {one.readout: one for one in screen.ranked}
         for truth_folder, truth in truths(name).items():
             best = max(truth.values())
@@ -438,7 +438,16 @@ def forecasts() -> None:
                 rows += 1
                 inside += expected.low <= behind <= expected.high
                 left_out += [one.name] * (behind <= 0.01 and one not in kept)
-            print(f"{folder} against {truth_folder}: {inside} of {rows} rows within; left out though near: {left_out}")
+            measured = {
+                one.name: value for row, value in truth.items() if (one := choices.get(row)) in at_first and one
+            }
+            near = [one for row, value in truth.items() if (one := choices.get(row)) and best - value <= 1]
+            cheapest = min(near, key=lambda one: one.cost).name if near else None
+            print(
+                f"{folder} against {truth_folder}: {inside} of {rows} rows within; left out though near: {left_out}; "
+                f"cheapest within a point: {cheapest}; trained first: {[one.name for one in at_first]}, of which measured "
+                f"{len(measured)}, the best {best - max(measured.values(), default=0):.2f} behind"
+            )
 
 
 def little(draws: int) -> None:

@@ -15,7 +15,7 @@ from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
 from probe.runs.screens import SCREEN, load_screen
-from probe.screening.report import caption, worth_training
+from probe.screening.report import caption, to_train_first
 from probe.settings import configs_of
 from probe.verify.checks import check_files
 
@@ -87,10 +87,10 @@ def test_the_command_it_advises_trains_what_is_worth_it(screened: Path, typed, i
     assert screen.margin == 0
     (advised,) = [line for line in done.stderr.splitlines() if "probe -m" in line]
     words = shlex.split(advised[advised.index("probe -m") :])
-    assert f"layers={','.join(one.name for one in worth_training(screen))}" in words
+    assert f"layers={','.join(one.name for one in to_train_first(screen))}" in words
     configs, _ = configs_of(words[1:])
     assert {cfg.layers.normalize for cfg in configs} == {"scale"}
-    assert len(configs) == 3 * len(worth_training(screen))
+    assert len(configs) == 3 * len(to_train_first(screen))
 
 
 def test_a_damaged_screen_is_named_and_stays(screened: Path, typed, inputs: list[str]):

@@ -24,7 +24,7 @@ from probe.probes.training import tags_of
 from probe.scoring.compare import Comparison, Sample
 from probe.screening import quick_probe
 from probe.screening.quick_probe import HIDDEN_SIZE, WindowedWords, quick_predictions
-from probe.screening.report import MOST, TYPICAL, forecast, worth_training
+from probe.screening.report import MOST, TYPICAL, forecast, to_train_first, worth_training
 from probe.screening.screen import DrawnText, Screened, Screening, ranked
 from probe.vectors.store import FeatureStore
 
@@ -266,6 +266,10 @@ def test_a_choice_is_left_out_if_it_is_shown_to_be_behind_the_margin():
     ]
     screen: Any = SimpleNamespace(ranked=every, margin=1.0)
     assert [one.name for one in worth_training(screen)] == ["at", "near", "first"], "the cheapest first"
+    assert [one.name for one in to_train_first(screen)] == ["near", "first"], "the other one is expected 2.5 behind"
+    cheap = [choice(f"cheap {k}", k, 0.795, [-0.03, 0.0]) for k in range(1, 9)]
+    screen = SimpleNamespace(ranked=[*every, *cheap], margin=1.0)
+    assert [one.name for one in to_train_first(screen)] == ["cheap 1", "cheap 2", "cheap 3", "cheap 4", "near", "first"]
     expected = forecast(every[3], every[0])
     assert expected.behind == pytest.approx(0.20 / TYPICAL)
     assert 0 <= expected.low < expected.behind < expected.high
