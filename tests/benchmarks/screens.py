@@ -438,16 +438,16 @@ def forecasts() -> None:
                 rows += 1
                 inside += expected.low <= behind <= expected.high
                 left_out += [one.name] * (behind <= 0.01 and one not in kept)
-            measured = {
-                one.name: value for row, value in truth.items() if (one := choices.get(row)) in at_first and one
-            }
-            near = [one for row, value in truth.items() if (one := choices.get(row)) and best - value <= 1]
-            cheapest = min(near, key=lambda one: one.cost).name if near else None
-            print(
-                f"{folder} against {truth_folder}: {inside} of {rows} rows within; left out though near: {left_out}; "
-                f"cheapest within a point: {cheapest}; trained first: {[one.name for one in at_first]}, of which measured "
-                f"{len(measured)}, the best {best - max(measured.values(), default=0):.2f} behind"
-            )
+            print(f"{folder} against {truth_folder}: {inside} of {rows} rows within; left out though near: {left_out}")
+            measured = {row: value for row, value in truth.items() if choices.get(row) in at_first}
+            if measured:
+                near = [one for row, value in truth.items() if (one := choices.get(row)) and best - value <= 1]
+                names = ", ".join(one.name for one in at_first)
+                print(
+                    f"  trained first: {names}; of these, {len(measured)} are measured, "
+                    f"the best {best - max(measured.values()):.2f} behind; the cheapest row within 1 point: "
+                    f"{min(near, key=lambda one: one.cost).name}"
+                )
 
 
 def little(draws: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def rows_of(split: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def write(folder: Path, order: int = 0, **changed: list[dict[str, Any]]) -> None:
+def write(folder: Path, order: int = 0, changed: Mapping[str, list[dict[str, Any]]] | None = None) -> None:
     """Writes items with vectors in which layer 1 knows the label. order: of the rows."""
     folder.mkdir(exist_ok=True)
     for number, split in enumerate(SPLITS):
@@ -44,7 +44,7 @@ def write(folder: Path, order: int = 0, **changed: list[dict[str, Any]]) -> None
         mixed = np.random.default_rng(order).permutation(60) if order else np.arange(60)
         save_file({"vectors": torch.tensor(vectors[mixed], dtype=torch.float32)}, folder / f"{split}.safetensors")
         (folder / f"{split}.ids.txt").write_text("\n".join(rows[k]["id"] for k in mixed))
-        lines = changed.get(split, rows)
+        lines = (changed or {}).get(split, rows)
         (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
 
@@ -133,7 +133,7 @@ def with_(split: str, row: int, **values: Any) -> list[dict[str, Any]]:
 def test_what_does_not_fit_is_one_line(
     typed: Callable, tmp_path: Path, changed: dict[str, list], extra: list[str], facts: list[str]
 ):
-    write(tmp_path / "items", **changed)
+    write(tmp_path / "items", changed=changed)
     layers = [] if any(word.startswith("layers=") for word in extra) else ["layers=layer_1"]
     done = typed(*settings(tmp_path / "items"), *layers, *extra, "results_dir=out")
     assert done.returncode == 2, done.stdout
@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_one_line(
 
 def test_a_baseline_as_good_as_the_best_row_is_named(typed: Callable, tmp_path: Path):
     telling = {split: [row | {"text": f"{split} {row['label']}"} for row in rows_of(split)] for split in SPLITS}
-    write(tmp_path / "items", **telling)
+    write(tmp_path / "items", changed=telling)
     done = typed("-m", *settings(tmp_path / "items"), "data.words_field=text", "layers=layer_0,layer_1,majority_tag",
                  "seed=1,2", "results_dir=out", "jobs=1")  # fmt: skip
     assert done.returncode == 0, done.stderr
