@@ -155,7 +155,8 @@ def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int
     with progress_bar(sum(shard.last - shard.first for shard in shards), "checking vectors", "vectors") as bar:
         for shard in shards:
             for layer, vectors in enumerate(source.rows(store.corpus, shard, range(source.num_layers + 1))):
-                finite, zero = torch.isfinite(vectors).all(1), (vectors == 0).all(1)
+                high, low = vectors.amax(1), vectors.amin(1)  # both are NaN where one value is
+                finite, zero = torch.isfinite(high) & torch.isfinite(low), (high == 0) & (low == 0)
                 for at in (~finite | zero).nonzero()[:1, 0].tolist():
                     what = "zero" if finite[at] else "not finite"
                     place = source.places[store.corpus.key, shard.split][shard.first + at]
