@@ -53,15 +53,13 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 def scored(typed: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> Callable[..., list[int]]:
     """The layers that `probe` trains a linear probe on, each, from a folder that has vectors and labels."""
 
-    def run(folder: Path, layers: str = "[-1],[0]") -> list[int]:
-        files = [f"data.{split}={split}.jsonl" for split in SPLITS]
-        data = ["data=sentences", f"data.path={folder}", *files, "data.words_field=id"]
-        rows = ["layers=single", f"layers.indices={layers}", "layers.normalize=train", "seed=1"]
-        quick = ["probe=linear", "probe.max_epochs=1", "results_dir=out", "jobs=1"]
-        done = typed("-m", *data, "encoder=vectors", f"encoder.path={folder}", *rows, *quick)
+    def run(folder: Path) -> list[int]:
+        (command,) = re.findall(r"^`probe (-m data=items .*)` reads\.$", README.read_text(), flags=re.M)
+        words = command.replace("DIR", str(folder)).split()
+        done = typed(*words, "seed=1", "probe.max_epochs=1", "results_dir=out", "jobs=1")
         assert done.returncode == 0, done.stderr
         return sorted(
-            index for record in load_records(tmp_path / "out").values() for index in record.identity.layers.indices
+            layer for record in load_records(tmp_path / "out").values() for layer in record.identity.layers.indices
         )
 
     return run
@@ -71,7 +69,9 @@ def units(folder: Path, inputs: list[dict[str, Any]]) -> None:
     """Writes what a script reads: in each split the same inputs, with ids and labels."""
     folder.mkdir()
     for split in SPLITS:
-        rows = [{"id": f"{split} {k}", "label": "ab"[k % 2], "group": f"g{k}", **one} for k, one in enumerate(inputs)]
+        rows = [
+            {"id": f"{split} {k}", "label": "ab"[k % 2], "group": f"{split} {k}", **one} for k, one in enumerate(inputs)
+        ]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -118,7 +118,7 @@ def test_the_last_token_of_a_conversation_is_that_of_the_conversation_alone(
             states = model(pieces, output_hidden_states=True).hidden_states
         alone.append(torch.stack([layer[0, -1] for layer in states]))
     close(written(tmp_path / "units"), alone)
-    assert scored(tmp_path / "units") == [0, 3]
+    assert scored(tmp_path / "units") == [0, 1, 2, 3]
 
 
 def dumped(folder: Path, lengths: tuple[int, ...]) -> list[Tensor]:
@@ -140,7 +140,7 @@ def test_a_dump_of_vllm_gives_the_last_token_bit_for_bit(
     vectors = written(tmp_path / "units")
     assert vectors.dtype == torch.bfloat16
     assert torch.equal(vectors, torch.stack([state[-1] for state in states]))
-    assert scored(tmp_path / "units") == [0, 3]
+    assert scored(tmp_path / "units") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("ids", "tokens"), [("3,18,33", 4), ("3,18,33,36", 5)])
@@ -186,7 +186,7 @@ def test_every_layer_is_pooled_as_the_folder_says(
         alone.append(torch.stack([weights @ layer[0] / weights.sum() for layer in states]))
         torch.testing.assert_close(alone[-1][-1], last, atol=1e-5, rtol=1e-5)
     close(written(tmp_path / "units"), alone)
-    assert scored(tmp_path / "units") == [0, 5]
+    assert scored(tmp_path / "units") == [0, 1, 2, 3, 4, 5]
 
 
 VISION = {"image_size": 16, "patch_size": 8, **SIZE}
@@ -221,7 +221,7 @@ def test_an_image_has_its_class_token_or_the_mean_of_its_patches(
         assert states.shape[1] == 1 + registers + 4
         alone.append(states[:, 0] if pooling == "cls" else states[:, -4:].mean(1))
     close(written(tmp_path / "units"), alone)
-    assert scored(tmp_path / "units") == [0, 3]
+    assert scored(tmp_path / "units") == [0, 1, 2, 3]
 
 
 @pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")  # transformers' WavLM
@@ -250,7 +250,7 @@ def test_a_clip_has_the_mean_of_its_frames(kind: str, norm: str, recipe: Callabl
             states = model(wave[None], output_hidden_states=True).hidden_states
         alone.append(torch.stack([layer[0].mean(0) for layer in states]))
     close(written(tmp_path / "units"), alone)
-    assert scored(tmp_path / "units") == [0, 3]
+    assert scored(tmp_path / "units") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("rate", "clip"), [(8000, np.zeros(900, np.int16)), (16000, np.zeros(900, np.float32))])
