@@ -31,7 +31,7 @@ from probe.encoders.encoder import file_hash
 from probe.format import reason_of
 from probe.system.files import key_of
 from probe.system.progress import progress_bar
-from probe.vectors.store import FeatureStore, Shard
+from probe.vectors.store import TEXTS_IN_SHARD, FeatureStore, Shard
 
 if TYPE_CHECKING:
     import torch
@@ -73,18 +73,26 @@ class GivenVectors:
         """Returns the vectors of a shard of the corpus, (W, H) for each layer. Raises UserError."""
         import torch
 
-        if (key := (corpus.key, shard.split)) not in self.places:
-            self.places[key] = self._matched(corpus, shard.split)
-        places = torch.from_numpy(self.places[key][shard.first : shard.last])
-        names = self._tensors[shard.split]
-        with _opened(_file(self.folder, shard.split)) as file:
+        places = torch.from_numpy(self.places_of(corpus, shard.split)[shard.first : shard.last])
+        return self.vectors_at(places, shard.split, layers)
+
+    def vectors_at(self, places: torch.Tensor | slice, split: str, layers: Sequence[int]) -> list[torch.Tensor]:
+        """Returns the vectors at some places of a split's file, (W, H) for each layer; a slice is a mapped view."""
+        names = self._tensors[split]
+        with _opened(_file(self.folder, split)) as file:
             if names != [WHOLE]:
                 return [file.get_tensor(names[layer])[places] for layer in layers]
-            vectors = file.get_tensor(WHOLE)  # mapped into memory: what is not read takes none
+            vectors = file.get_tensor(WHOLE)  # mapped too: what is not read takes no memory
             return [vectors[places, layer] if vectors.ndim == 3 else vectors[places] for layer in layers]
 
-    def _matched(self, corpus: Corpus, split: str) -> np.ndarray:
+    def places_of(self, corpus: Corpus, split: str) -> np.ndarray:
         """Returns the place of each unit of a split in its file. Raises UserError if they are not the same units."""
+        if (key := (corpus.key, split)) not in self.places:
+            self.places[key] = self._matched(corpus, split)
+        return self.places[key]
+
+    def _matched(self, corpus: Corpus, split: str) -> np.ndarray:
+        """Matches a split with its file; see `places_of`."""
         file, given, units = _file(self.folder, split), self.ids[split], units_of(corpus, split)
         if given == units:
             return np.arange(len(units))
@@ -151,19 +159,21 @@ def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int
 
     source = store.source
     assert isinstance(source, GivenVectors)
-    shards = [shard for of_split in store.shards.values() for shard in of_split]
-    with progress_bar(sum(shard.last - shard.first for shard in shards), "checking vectors", "vectors") as bar:
-        for shard in shards:
-            for layer, vectors in enumerate(source.rows(store.corpus, shard, range(source.num_layers + 1))):
-                high, low = vectors.amax(1), vectors.amin(1)  # both are NaN where one value is
-                finite, zero = torch.isfinite(high) & torch.isfinite(low), (high == 0) & (low == 0)
-                for at in (~finite | zero).nonzero()[:1, 0].tolist():
-                    what = "zero" if finite[at] else "not finite"
-                    place = source.places[store.corpus.key, shard.split][shard.first + at]
-                    one = repr(source.ids[shard.split][place])
-                    file = _file(source.folder, shard.split)
-                    raise UserError(f"{file}: the vector of {one} in layer {layer} is {what}.")
-            bar.update(shard.last - shard.first)
+    for split in store.shards:
+        source.places_of(store.corpus, split)
+    files = {_file(source.folder, split): split for split in SPLITS}
+    with progress_bar(sum(len(source.ids[split]) for split in files.values()), "checking vectors", "vectors") as bar:
+        for file, split in files.items():
+            ids = source.ids[split]
+            for first in range(0, len(ids), TEXTS_IN_SHARD):  # in the order of the file, which may not fit into memory
+                part = slice(first, first + TEXTS_IN_SHARD)
+                for layer, vectors in enumerate(source.vectors_at(part, split, range(source.num_layers + 1))):
+                    high, low = vectors.amax(1), vectors.amin(1)  # both are NaN where one value is
+                    finite, zero = torch.isfinite(high) & torch.isfinite(low), (high == 0) & (low == 0)
+                    for at in (~finite | zero).nonzero()[:1, 0].tolist():
+                        what = "zero" if finite[at] else "not finite"
+                        raise UserError(f"{file}: the vector of {ids[first + at]!r} in layer {layer} is {what}.")
+                bar.update(len(ids[part]))
     return dict.fromkeys(store.shards, 0)
 
 
@@ -200,21 +210,21 @@ def _ids(file: Path, units: int) -> list[str]:
     listed, sentences = file.with_suffix(".ids.txt"), file.with_suffix(".jsonl")
     with _opened(file) as opened:
         inside = (opened.metadata() or {}).get("ids")
+    source, ids = listed, None
     try:
         if listed.is_file():
-            source, ids = listed, _lines(listed)
+            ids = _lines(listed)
         elif inside is not None:
             source, ids = file, [str(one) for one in json.loads(inside)]
-        elif sentences.is_file():
-            lines = map(json.loads, _lines(sentences))
-            source, ids = sentences, [unit for line in lines for unit in line.get("tokens") or [line["text"]]]
-        else:
-            raise UserError(
-                f"{file} has no ids, so nobody can tell which label belongs to which vector. Write one id per line "
-                f"into {listed.name}."
-            )
+        elif sentences.is_file() and "id" not in (rows := [json.loads(line) for line in _lines(sentences)])[0]:
+            source, ids = sentences, [unit for row in rows for unit in row.get("tokens") or [row["text"]]]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{file}: its ids cannot be read ({reason_of(error)}).") from None
+    if ids is None:  # rows with ids, for data=items, need not be in the order of the vectors
+        raise UserError(
+            f"{file} has no ids, so nobody can tell which label belongs to which vector. Write one id per line "
+            f"into {listed.name}, in the order of the vectors."
+        )
     if len(ids) != units:
         raise UserError(f"{source} has {len(ids)} ids, {file.name} has {units} vectors.")
     return ids

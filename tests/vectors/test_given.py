@@ -122,6 +122,14 @@ def spoiled(value: float) -> Callable[[Path], None]:
     return spoil
 
 
+def ids_in_rows_alone(folder: Path) -> None:
+    """Rows of labels may stand in any order, so their ids do not say which vector is whose."""
+    (folder / "dev.ids.txt").unlink()
+    (folder / "dev.jsonl").write_text(
+        "".join(f'{{"id": "{k}", "text": "{one}"}}\n' for k, one in enumerate(texts_of("dev")))
+    )
+
+
 def truncated(folder: Path) -> None:
     file = folder / "test.safetensors"
     file.write_bytes(file.read_bytes()[:-20])
@@ -141,6 +149,7 @@ def truncated(folder: Path) -> None:
             ["'a red fox dev'", "two"],
         ),
         (lambda folder: (folder / "dev.ids.txt").unlink(), ["dev.safetensors", "dev.ids.txt"]),
+        (ids_in_rows_alone, ["dev.safetensors", "dev.ids.txt"]),
         (spoiled(float("nan")), ["dev.safetensors", "'no fox dev'", "layer 1", "finite"]),
         (spoiled(float("inf")), ["'no fox dev'", "finite"]),
         (spoiled(0.0), ["'no fox dev'", "layer 1", "zero"]),
