@@ -20,7 +20,7 @@ EXAMPLES = """\
   probe table --compare results/quickstart results/demo-quickstart
 """
 
-KINDS = ("scores", "difference", "compare", "transfer", "budget", "sentence")  # of what is printed instead of the table
+KINDS = ("scores", "difference", "compare", "budget", "sentence")  # of what is printed instead of the table
 
 
 def table(arguments: list[str]) -> int:
@@ -57,11 +57,6 @@ def table(arguments: list[str]) -> int:
         "--sentence", action="store_true", help="print the result as a sentence for a paper, with its limits"
     )
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the comparison of --scores")
-    parser.add_argument(
-        "--transfer",
-        action="store_true",
-        help="print what a row chosen on one table of the folders loses on the others",
-    )
     parser.add_argument("--compare", action="store_true", help="print how rows of one name differ between two folders")
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
@@ -85,7 +80,7 @@ def table(arguments: list[str]) -> int:
         print(render_scores(options.scores, options.margin, options.format, options.figure), end="")
         return 0
     folders = [*map(results_path, options.dirs)] or [results_or_last(None, options.format)]
-    if not options.transfer and len(folders) != 1 + across:
+    if len(folders) != 1 + across:
         raise UserError(
             "table: give one folder of results, or two with --compare or --difference: probe table --compare A B."
         )
@@ -103,10 +98,6 @@ def table(arguments: list[str]) -> int:
         print(
             render_differences(*differences(folders, options.difference or (), options.margin), options.format), end=""
         )
-    elif options.transfer:
-        from probe.tables.transfer import render_transfer, transfer
-
-        print(render_transfer(transfer(folders, options.margin), options.format), end="")
     elif options.budget:
         name, limit = parse_budget(options.budget)
         tables = tables_of(build_rows(folders[0], options.margin))

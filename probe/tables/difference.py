@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from probe.config import UserError, closest
-from probe.format import percent
+from probe.format import percent, short_name
+from probe.probes.kinds import describe_probe
 from probe.runs.samples import SPLITS, Load, run_counts, samples_of
 from probe.scoring.compare import Comparison
 from probe.scoring.significance import CONFIDENCE
@@ -19,7 +20,6 @@ from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows
-from probe.tables.transfer import table_names
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,24 @@ def differences(
     if len(folders) == 1:
         above.append(f"A: {names[0]}. B: {names[1]}." + f" {heading(tables[0][0])}." * (len(tables) == 1))
     return compared, above
+
+
+def table_names(rows: Sequence[Row]) -> list[str]:
+    """Names tables by what they differ in. rows: one of each."""
+    parts = [
+        (
+            row.setting.data,
+            short_name(row.setting.encoder),
+            str(row.setting.features.get("context", "")),
+            describe_probe(row.setting.probe),
+            ", ".join(setting.removeprefix("probe.") for setting in row.differs_in),
+        )
+        for row in rows
+    ]
+    differ = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
+    named = [", ".join(itertools.compress(of_table, differ)) for of_table in parts]
+    of_each = zip(named, rows, strict=True)
+    return [name if named.count(name) == 1 else f"{name} {row.table}".strip() for name, row in of_each]
 
 
 def _comparable(

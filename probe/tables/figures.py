@@ -31,7 +31,6 @@ from probe.tables.labels import UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, split_by_encoder, tables_of
-from probe.tables.transfer import draw_transfer, losses
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
@@ -115,9 +114,6 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
             if any(record.mix for row in part for record in row.records.values()):
                 alt = "Learned share of each layer in the weighted sums"
                 shown.append(Picture(f"mix_weights{ending}", alt, None, part, draw_mix_weights, title))
-    if lost := losses(split_by_encoder(rows)):
-        alt = "What the best row of each table loses on the others"
-        shown.append(Picture("transfer", alt, None, lost, draw_transfer))
     return shown
 
 

@@ -10,22 +10,23 @@ from pathlib import Path
 
 import pytest
 from support.commands import DEADLINE_S
+from support.records import RESULTS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TRIED = {  # with what; goldens.py and screens.py are read by people and take minutes to hours
     "decisions.py": ["--tables", "4", "--jobs", "1", "--only", "nine equal rows"],
     "gpu.py": ["--size", "tiny", "--device", "cpu"],
     "scale.py": ["--words", "3000"],
-    "screen.py": ["data=demo", "screen.sentences=200", "screen.max_layers=1"],
+    "transfer.py": [str(RESULTS / "conll2003-minilm-tasks")],
+    "screen.py": ["data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1"],
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({file.name for file in BENCHMARKS.glob("*.py")} - {"goldens.py", "screens.py"}))
 def test_a_benchmark_runs_at_its_smallest_size(tmp_path: Path, name: str):
-    reads = [] if name in ("decisions.py", "gpu.py", "scale.py") else ["encoder=minilm_l6"]
     env = {**os.environ, "LAYER_PROBE_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, str(BENCHMARKS / name), *TRIED[name], *reads]
+    command = [sys.executable, str(BENCHMARKS / name), *TRIED[name]]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr[-2000:]
     assert isinstance(json.loads(done.stdout.splitlines()[-1]), dict)
