@@ -13,17 +13,17 @@ from support.commands import DEADLINE_S
 from support.records import RESULTS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-TRIED = {  # with what; goldens.py and screens.py are read by people and take minutes to hours
+TRIED = {  # with what; goldens.py and bakeoff.py are read by people and take minutes to hours
     "decisions.py": ["--tables", "4", "--jobs", "1", "--only", "nine equal rows"],
     "gpu.py": ["--size", "tiny", "--device", "cpu"],
     "scale.py": ["--words", "3000"],
     "transfer.py": [str(RESULTS / "conll2003-minilm-tasks")],
-    "screen.py": ["data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1"],
+    "screen_cost.py": ["data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1"],
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({file.name for file in BENCHMARKS.glob("*.py")} - {"goldens.py", "screens.py"}))
+@pytest.mark.parametrize("name", sorted({file.name for file in BENCHMARKS.glob("*.py")} - {"goldens.py", "bakeoff.py"}))
 def test_a_benchmark_runs_at_its_smallest_size(tmp_path: Path, name: str):
     env = {**os.environ, "LAYER_PROBE_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, str(BENCHMARKS / name), *TRIED[name]]

@@ -1,6 +1,6 @@
 """The screen: seconds and memory, beside other tools.
 
-    python tests/benchmarks/screen.py data=conll2003 data.path=DIR encoder=minilm_l6
+    python tests/benchmarks/screen_cost.py data=conll2003 data.path=DIR encoder=minilm_l6
 
 The store is filled first; then `probe screen` runs in a process of its own, into a folder of its own, so that its
 seconds (with Python's start) and its peak of memory are a user's. --transformer-ranker does the same sentences and the

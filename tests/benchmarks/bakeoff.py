@@ -1,9 +1,9 @@
 """Which quick method orders choices of layers as long training does? The bake-off that chose the method of the screen.
 
-    python tests/benchmarks/screens.py measure LOG --conll2003 DIR --mpnet DIR [--only NAME]
-    python tests/benchmarks/screens.py table LOG
-    python tests/benchmarks/screens.py forecasts
-    python tests/benchmarks/screens.py little [--draws 100]
+    python tests/benchmarks/bakeoff.py measure LOG --conll2003 DIR --mpnet DIR [--only NAME]
+    python tests/benchmarks/bakeoff.py table LOG
+    python tests/benchmarks/bakeoff.py forecasts
+    python tests/benchmarks/bakeoff.py little [--draws 100]
 
 `measure` appends one line of JSON to LOG for each text, number of sentences, draw, choice of layers and method. It
 continues where it was stopped. `table` holds the scores against the dev scores of the committed folders. Train is drawn
