@@ -71,7 +71,6 @@ class Encoder:
     tokenizer: Any
     special: Special
     limit: int = 0  # pieces in one window, special ones included
-    dtype: str | None = None  # its vectors are computed
 
     @functools.cached_property
     def text_tokenizer(self) -> Any:

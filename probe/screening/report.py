@@ -14,7 +14,7 @@ from probe.tables.formats import TextTable
 from probe.tables.notes import how_read
 
 # A difference between quick probes is so many times that after long training: typically, at least and at most
-# (`tests/benchmarks/screens.py table`, results/README.md).
+# (`tests/benchmarks/bakeoff.py table`, results/README.md).
 TYPICAL, LEAST, MOST = 1.6, 1.25, 2.0
 CHEAPEST = 5  # choices that are trained first, beside the best one of the screen
 

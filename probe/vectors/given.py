@@ -54,7 +54,7 @@ class GivenVectors:
     folder: Path
     num_layers: int
     hidden_size: int
-    dtype: str | None
+    dtype: str
     fingerprint: dict[str, str]
     ids: dict[str, list[str]]
     commit: str | None = None

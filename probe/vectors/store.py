@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import xxhash
@@ -89,8 +89,7 @@ class Source(Protocol):
     kind: its name in `sources.SOURCES`. settings: those of `features` that it reads. source: how it was found, for
     messages and records. fingerprint: its content. num_layers: L. It gives L + 1 layers, 0 to L. lower_cases: whether
     words are the same to it in any case. commit: of the Hub. pretrained: of random weights, the fingerprint of the
-    trained ones. dtype: of vectors that it holds itself, so that none are stored: it then has `rows(corpus, shard,
-    layers)`; None: it computes them.
+    trained ones.
     """
 
     kind: ClassVar[str]
@@ -103,10 +102,19 @@ class Source(Protocol):
     lower_cases: bool
     commit: str | None
     pretrained: dict[str, str] | None
-    dtype: str | None
 
     def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
         """Returns what of the settings changes its vectors of words, or of whole texts. Raises UserError."""
+
+
+@runtime_checkable
+class HoldsVectors(Source, Protocol):
+    """Says what a store needs of a source that holds its vectors itself, so that none are stored. dtype: of these."""
+
+    dtype: str
+
+    def rows(self, corpus: Corpus, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
+        """Returns the vectors of a shard, (W, H) for each layer. Raises UserError."""
 
 
 def feature_identity(corpus: Corpus, source: Source, cfg: FeaturesConfig) -> dict[str, Any]:
@@ -185,7 +193,8 @@ class FeatureStore:
     """Describes the stored features of one corpus from one source; `missing` lists the shards that are not on disk.
 
     key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order. base: of random
-    weights, the identity of the features under the checkpoint's own weights, if it has any.
+    weights, the identity of the features under the checkpoint's own weights, if it has any. held: the source, if it
+    holds the vectors itself.
     """
 
     corpus: Corpus
@@ -200,6 +209,7 @@ class FeatureStore:
     shards: dict[str, list[Shard]]
     layers: tuple[int, ...]
     base: dict[str, Any] | None = None
+    held: HoldsVectors | None = None
 
     @classmethod
     def of(cls, corpus: Corpus, source: Source, cfg: FeaturesConfig) -> FeatureStore:
@@ -214,9 +224,9 @@ class FeatureStore:
         size = source.num_layers, source.hidden_size
         base = {**identity, "encoder": source.pretrained} if source.pretrained else None
         directory = Path(cfg.cache_dir) / key
-        return cls(
-            corpus, source, cfg, directory, key, identity, *size, source.dtype or cfg.dtype, shards, layers, base
-        )
+        held = source if isinstance(source, HoldsVectors) else None
+        dtype = held.dtype if held else cfg.dtype
+        return cls(corpus, source, cfg, directory, key, identity, *size, dtype, shards, layers, base, held)
 
     @property
     def vectors_key(self) -> str:
@@ -239,7 +249,7 @@ class FeatureStore:
                 _HELD[self.directory] = hold
 
     def missing(self) -> list[Shard]:
-        if self.source.dtype:
+        if self.held:
             return []
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
@@ -280,9 +290,8 @@ class FeatureStore:
     def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Reads one shard's layers, like `read`."""
         assert set(layers) <= set(self.layers), "a layer that was never stored is not damage"
-        if self.source.dtype:
-            rows: list[torch.Tensor] = self.source.rows(self.corpus, shard, layers)  # type: ignore[attr-defined]
-            return rows
+        if self.held:
+            return self.held.rows(self.corpus, shard, layers)
         try:
             return self._load(shard, layers)
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:

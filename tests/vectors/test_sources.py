@@ -35,7 +35,6 @@ class Lengths:
     num_layers: int = 2
     hidden_size: int = 2
     lower_cases: bool = False
-    dtype: str | None = None
 
     def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
         return {"dtype": cfg.dtype}
