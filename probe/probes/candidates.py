@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from probe.config import LayersConfig
 from probe.probes.selection import Selection, encoder_flops, presets_of, select
 from probe.system.grouping import group_by
@@ -45,17 +47,21 @@ class Candidate:
         return encoder_flops(self.width // layers, self.num_blocks), self.width
 
     @property
-    def readout(self) -> tuple[str, tuple[int, ...]]:
-        """Returns what a quick probe sees of it."""
-        return readout_of(self.layers.combine, self.layers.indices)
+    def input(self) -> tuple[str, tuple[int, ...]]:
+        """Returns what a quick probe reads of it."""
+        return input_of(self.layers.combine, self.layers.indices)
 
     @property
     def mean(self) -> float:
         return statistics.fmean(self.scores)
 
+    @property
+    def deviation(self) -> float:
+        return float(np.std(self.scores, ddof=1))
 
-def readout_of(combine: str, indices: Iterable[int]) -> tuple[str, tuple[int, ...]]:
-    """Returns what a quick probe sees of a choice of layers; equivalent choices give the same."""
+
+def input_of(combine: str, indices: Iterable[int]) -> tuple[str, tuple[int, ...]]:
+    """Returns what a quick probe reads of a choice of layers; equivalent choices give the same."""
     chosen = tuple(sorted(indices))
     return "concat" if combine == "concat" or len(chosen) == 1 else "mean", chosen
 
@@ -70,7 +76,7 @@ def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
     single = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]
     chosen = [*presets_of(num_layers, hidden_size), *single]
     candidates = []
-    for same in group_by(chosen, lambda one: readout_of(one.combine, one.indices)).values():
+    for same in group_by(chosen, lambda one: input_of(one.combine, one.indices)).values():
         # Mean before sum: a mean trains at the learning rates of single layers, a sum of many needs a lower one.
         same.sort(key=lambda one: ("concat", "mean", "mix", "sum").index(one.combine))
         presets = [one for one in same if one not in single]

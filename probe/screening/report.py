@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from probe.data.tasks import TASKS
 from probe.format import first_few, format_count, format_layers, percent, pluralize, points, with_encoder
 from probe.probes.candidates import Candidate
@@ -63,7 +61,7 @@ def ranked_choices(screen: ScreenRecord) -> list[dict[str, Any]]:
             "num_blocks": one.num_blocks,
             "encoder_flops": one.cost[0],
             "dev": one.mean,
-            "spread": float(np.std(one.scores, ddof=1)),
+            "spread": one.deviation,
             "behind": one.behind,
             **{f"forecast_{name}": value for name, value in forecast(one, screen.ranked[0])._asdict().items()},
         }
@@ -89,7 +87,7 @@ def screen_table(screen: ScreenRecord) -> TextTable:
             "width": str(one.width),
             "blocks": str(one.num_blocks),
             "operations": format_count(one.cost[0]),
-            f"dev {score}": f"{percent(one.mean)} ± {percent(float(np.std(one.scores, ddof=1)))}",
+            f"dev {score}": f"{percent(one.mean)} ± {percent(one.deviation)}",
             "expected behind": _behind(one, first),
             "train": "first" if one in at_first else "yes" if one in kept else "no",
         }

@@ -77,6 +77,7 @@ def _screen(
     device = resolve_device(configs[0].device)
     stores = [store_of(cfg) for cfg in configs]
     names = encoder_labels([store.source.name for store in stores])
+    recorded = [settings_of(cfg, store.source) for cfg, store in zip(configs, stores, strict=True)]
     for note in stores[0].corpus.notes:
         log(f"data: {note}.")
     screened, seconds = [], 0.0
@@ -93,17 +94,13 @@ def _screen(
         key=identity.key,
         identity=identity,
         corpus=stores[0].corpus.name,
-        data=settings_of(configs[0], stores[0].source).data,
-        features=settings_of(configs[0], stores[0].source).features,
+        data=recorded[0].data,
+        features=recorded[0].features,
         encoders={
             name: ScreenedEncoder(
-                settings_of(cfg, store.source).encoder,
-                store.source.fingerprint,
-                store.num_layers,
-                store.hidden_size,
-                store.identity,
+                settings.encoder, store.source.fingerprint, store.num_layers, store.hidden_size, store.identity
             )
-            for name, store, cfg in zip(names, stores, configs, strict=True)
+            for name, store, settings in zip(names, stores, recorded, strict=True)
         },
         words=words,
         units=cover.units,

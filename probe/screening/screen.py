@@ -110,10 +110,8 @@ class Screening:
             numbers = range(2, self.cfg.max_layers + 1)
             chosen = [LayersConfig([*some], "concat") for n in numbers for some in itertools.combinations(best, n)]
             found = [candidate(select(layers, depth, size)) for layers in chosen]
-            tried = {one.readout for one in presets}
-            yield from pool.map(
-                self.screened, [replace(one, searched=True) for one in found if one.readout not in tried]
-            )
+            tried = {one.input for one in presets}
+            yield from pool.map(self.screened, [replace(one, searched=True) for one in found if one.input not in tried])
 
     def screened(self, choice: Candidate) -> Screened:
         """Trains the quick probes of a choice of layers and scores them on dev."""
@@ -137,7 +135,7 @@ class Screening:
         Each layer is read by itself and kept in float16, so that wide choices take little memory.
         """
         layers, size, texts = choice.layers.indices, self.store.hidden_size, (self.train, self.dev)
-        is_concat = choice.readout[0] == "concat"
+        is_concat = choice.input[0] == "concat"
         dtype = torch.float16 if is_concat else torch.float32
         joined = [torch.zeros(len(text.rows) + 1, choice.width, dtype=dtype) for text in texts]  # the last one: zeros
         for number, layer in enumerate(layers):

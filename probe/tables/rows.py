@@ -14,7 +14,7 @@ from typing import Any
 from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
 from probe.format import encoder_labels
-from probe.probes.candidates import readout_of
+from probe.probes.candidates import input_of
 from probe.runs.frame import READ, Run, frame
 from probe.runs.identity import RunIdentity, normalized_name
 from probe.runs.progress import failures, other_results
@@ -77,12 +77,12 @@ def _with_screen(folder: Path, rows: Sequence[Row]) -> list[Row]:
     screen = load_screen(folder)
     if screen is None:
         return [*rows]
-    chosen = {(choice.encoder, choice.readout) for choice in screen.ranked if choice.searched}
+    chosen = {(choice.encoder, choice.input) for choice in screen.ranked if choice.searched}
     short_names = {one.settings["name"]: name for name, one in screen.encoders.items()}
 
     def is_chosen(row: Row) -> bool:
         layers = row.identity.layers
-        choice = short_names.get(row.setting.encoder), readout_of(layers.combine, layers.indices)
+        choice = short_names.get(row.setting.encoder), input_of(layers.combine, layers.indices)
         return choice in chosen and all(record.started > screen.finished for record in row.records.values())
 
     return [replace(row, screened=is_chosen(row)) for row in rows]

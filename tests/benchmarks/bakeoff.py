@@ -427,7 +427,7 @@ def forecasts() -> None:
         screen = load_screen(ROOT / "results" / folder)
         assert screen is not None
         first, kept, at_first = screen.ranked[0], worth_training(screen), to_train_first(screen)
-        choices = {one.readout: one for one in screen.ranked}
+        choices = {one.input: one for one in screen.ranked}
         for truth_folder, truth in truths(name).items():
             best = max(truth.values())
             inside, left_out, rows = 0, [], 0

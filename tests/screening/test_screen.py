@@ -19,7 +19,7 @@ from probe.config import LayersConfig, ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tasks import SPANS, TAGS
-from probe.probes.candidates import Candidate, fixed, readout_of
+from probe.probes.candidates import Candidate, fixed, input_of
 from probe.probes.training import tags_of
 from probe.scoring.compare import Comparison, Sample
 from probe.screening import quick_probe
@@ -140,7 +140,7 @@ def test_sentences_are_drawn_whole_with_their_vectors_and_documents(tmp_path: Pa
 def test_a_choice_is_scored_as_seqeval_scores_its_predictions(tmp_path: Path):
     store = telling(made(tmp_path / "store"), tmp_path / "made", layer=2)
     screening = Screening(store, settings(seeds=3), 1, "cpu", None)
-    choice = next(one for one in fixed(5, 16) if one.readout == ("mean", (1, 2, 3, 4, 5)))
+    choice = next(one for one in fixed(5, 16) if one.input == ("mean", (1, 2, 3, 4, 5)))
     found = screening.screened(choice)
     train, dev = stored(store, "train")[1:], stored(store, "dev")[1:]
     means = train.mean(1, keepdim=True)
@@ -166,9 +166,9 @@ def test_every_layer_and_preset_is_a_candidate_once():
     assert by_name["mean_last_four"].alike == ["mix_last_four", "sum_last_four"]
     assert by_name["concat_last_four"].width == 4 * 768
     assert (by_name["layer_7"].num_blocks, by_name["embeddings"].num_blocks) == (7, 0)
-    readouts = [one.readout for one in fixed(6, 16)]
-    assert len(readouts) == len(set(readouts))
-    assert readout_of("sum", [3, 1]) == readout_of("mix", [1, 3]) != readout_of("concat", [1, 3])
+    inputs = [one.input for one in fixed(6, 16)]
+    assert len(inputs) == len(set(inputs))
+    assert input_of("sum", [3, 1]) == input_of("mix", [1, 3]) != input_of("concat", [1, 3])
 
 
 @pytest.mark.parametrize(("most", "sizes"), [(1, []), (2, [2]), (3, [2, 3])])
@@ -180,7 +180,7 @@ def test_the_best_single_layers_are_concatenated(tmp_path: Path, most: int, size
     assert {len(indices) for indices in searched} == set(sizes)
     assert all(means[layer] >= sorted(means.values())[-4] for layer in chosen)
     every = {some for size in sizes for some in itertools.combinations(sorted(chosen), size)}
-    assert every == set(searched) | {one.readout[1] for one in fixed(5, 16) if one.readout[1] in every}
+    assert every == set(searched) | {one.input[1] for one in fixed(5, 16) if one.input[1] in every}
 
 
 def test_choices_are_compared_by_the_statistic_of_every_table():
@@ -221,10 +221,10 @@ def test_a_layer_that_knows_the_tags_is_found(tmp_path: Path):
 
 def test_a_constant_layer_is_last_and_harms_nothing(tmp_path: Path):
     store = telling(made(tmp_path / "random"), tmp_path / "made", layer=2, constant=4)
-    by_readout = {one.readout: one for one in screened(store, max_layers=1)}
-    assert by_readout["concat", (4,)].mean == 0
-    assert by_readout["concat", (2,)].mean > 0.9
-    assert all(np.isfinite(one.scores).all() for one in by_readout.values())
+    by_input = {one.input: one for one in screened(store, max_layers=1)}
+    assert by_input["concat", (4,)].mean == 0
+    assert by_input["concat", (2,)].mean > 0.9
+    assert all(np.isfinite(one.scores).all() for one in by_input.values())
 
 
 def test_text_with_one_label_is_refused(tmp_path: Path):
