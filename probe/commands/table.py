@@ -20,7 +20,7 @@ EXAMPLES = """\
   probe table --compare results/quickstart results/demo-quickstart
 """
 
-KINDS = ("scores", "difference", "compare", "budget", "sentence")  # of what is printed instead of the table
+KINDS = ("scores", "difference", "compare", "sentence")  # of what is printed instead of the table
 
 
 def table(arguments: list[str]) -> int:
@@ -49,14 +49,8 @@ def table(arguments: list[str]) -> int:
         "document, cost",
     )  # fmt: skip
     parser.add_argument(
-        "--budget",
-        metavar="NAME=NUMBER",
-        help="print the best row within it: blocks=6 of the encoder, width=768 features per word",
-    )
-    parser.add_argument(
         "--sentence", action="store_true", help="print the result as a sentence for a paper, with its limits"
     )
-    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the comparison of --scores")
     parser.add_argument("--compare", action="store_true", help="print how rows of one name differ between two folders")
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
@@ -67,17 +61,14 @@ def table(arguments: list[str]) -> int:
     unused = {
         "--columns": options.columns and kinds,
         "--margin": options.margin is not None and across,
-        "--figure": options.figure and not options.scores,
-        "--format": options.format != "text" and (options.budget or options.sentence),
+        "--format": options.format != "text" and options.sentence,
     }
     if wrong := next(filter(unused.get, unused), None):
-        raise UserError(
-            f"table: {wrong} changes nothing {f'with {kinds[0]}' if kinds else 'without --scores'}. Omit it."
-        )
+        raise UserError(f"table: {wrong} changes nothing with {kinds[0]}. Omit it.")
     if options.scores:
         from probe.tables.scores import render_scores
 
-        print(render_scores(options.scores, options.margin, options.format, options.figure), end="")
+        print(render_scores(options.scores, options.margin, options.format), end="")
         return 0
     folders = [*map(results_path, options.dirs)] or [results_or_last(None, options.format)]
     if len(folders) != 1 + across:
@@ -85,10 +76,8 @@ def table(arguments: list[str]) -> int:
             "table: give one folder of results, or two with --compare or --difference: probe table --compare A B."
         )
 
-    from probe.tables.budget import parse_budget, within_budget
     from probe.tables.difference import differences, render_differences
     from probe.tables.formats import render
-    from probe.tables.notes import heading
     from probe.tables.recommendation import sentence
     from probe.tables.row import tables_of
     from probe.tables.rows import build_rows
@@ -98,12 +87,6 @@ def table(arguments: list[str]) -> int:
         print(
             render_differences(*differences(folders, options.difference or (), options.margin), options.format), end=""
         )
-    elif options.budget:
-        name, limit = parse_budget(options.budget)
-        tables = tables_of(build_rows(folders[0], options.margin))
-        for rows in tables:
-            head = f"{heading(rows)}: " * (len(tables) > 1)
-            print(head + within_budget(rows, name, limit))
     elif options.sentence:
         print("\n".join(map(sentence, tables_of(build_rows(folders[0], options.margin)))))
     else:

@@ -17,14 +17,11 @@ from probe.format import pluralize
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.score import jackknife
 from probe.scoring.significance import ON_THIS_TEXT, Units
-from probe.system.files import write_atomically
-from probe.tables.figures import DEV, INK, Picture
 from probe.tables.formats import TextTable
 from probe.tables.labels import BEST, UNDECIDED, cheapest_within, conditional, label_of_interval
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
 
 FIELDS = ("row", "seed", "unit", "score", "document", "cost")
 EXACT = 10  # so many equal seeds stand for a score that no seed changes
@@ -175,8 +172,8 @@ def _influence_on_mean(values: np.ndarray, unit_of: np.ndarray) -> np.ndarray:
     return jackknife(lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1), sums, unit_of)
 
 
-def render_scores(file: Path, margin: float | None, form: str, figure: Path | None = None) -> str:
-    """Renders the comparison of a file's scores in one of FORMATS, and draws it as PNG if `figure` names a file.
+def render_scores(file: Path, margin: float | None, form: str) -> str:
+    """Renders the comparison of a file's scores in one of FORMATS.
 
     margin: in points (hundredths) where all scores lie between 0 and 1, else in the unit of the score.
     """
@@ -190,8 +187,6 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         raise UserError(
             f"--scores {file}: scores are {low:g} to {high:g}. Add --margin: how much you can spare of that."
         )
-    if figure:
-        write_atomically(figure, Picture("scores", "", None, (rows, scale), _draw, f"{file.name}, {over}").render())
     digits = 2 if scale == 100 else max(0, 3 - math.floor(math.log10(max(abs(low), abs(high), 1e-9))))
 
     def number(value: float) -> str:
@@ -242,19 +237,3 @@ def render_scores(file: Path, margin: float | None, form: str, figure: Path | No
         first=[first],
         values=[asdict(row) for row in rows],
     ).render(form)
-
-
-def _draw(figure: Figure, content: tuple[Sequence[ScoredRow], int]) -> None:
-    """Draws each row's mean, with how far it may lie behind the truly best row."""
-    rows, scale = content
-    figure.set_size_inches(7.4, 1.2 + 0.25 * len(rows))
-    axes = figure.add_subplot(xlabel="score in percent" if scale == 100 else "score")
-    top = max(row.mean for row in rows)
-    for y, row in enumerate(rows):
-        if row.behind_low is not None and row.behind_high is not None:
-            axes.plot([scale * (top + row.behind_low), scale * (top + row.behind_high)], [y, y], color=DEV, lw=3)
-        axes.plot(scale * row.mean, y, "o", color=INK)
-    axes.set_yticks(range(len(rows)), [f"{row.row}: {row.label}" if row.label else row.row for row in rows])
-    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set_fontweight("bold" if row.use else "normal")
-    axes.invert_yaxis()

@@ -76,9 +76,7 @@ def test_scores_that_are_no_shares_need_a_margin_in_their_unit(tmp_path: Path):
     file = str(written(tmp_path, text))
     with pytest.raises(UserError, match="--margin"):
         table(["--scores", file])
-    figure = tmp_path / "scores.png"
-    assert table(["--scores", file, "--margin", "0.1", "--figure", str(figure)]) == 0
-    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert table(["--scores", file, "--margin", "0.1"]) == 0
 
 
 @pytest.mark.parametrize(

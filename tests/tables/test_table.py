@@ -353,10 +353,9 @@ def test_the_margin_decides_and_is_not_negative(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     "options",
     [
-        ["--budget", "width=9", "--sentence"],
-        ["--budget", "width=9", "--format", "json"],
+        ["--compare", "--sentence"],
+        ["--sentence", "--format", "json"],
         ["--sentence", "--columns", "n"],
-        ["--figure", "scores.png"],
     ],
     ids=" ".join,
 )
