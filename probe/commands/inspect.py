@@ -28,9 +28,8 @@ def inspect(arguments: list[str]) -> int:
     parser.add_argument("given", nargs="*", metavar="TEXT | setting=value", help="default: lines of standard input")
     parser.add_argument(
         "--sentence",
-        choices=("cls", "mean", "max", "mean_second_to_last"),
-        help="print one vector per text, pooled like this, and the cosines of the texts instead "
-        "(cls, mean and max pool all pieces, with the chosen layers)",
+        choices=("cls", "mean", "max"),
+        help="print one vector per text, pooled over all its pieces like this, and the cosines of the texts instead",
     )
     parser.add_argument("--word", help="print the occurrences of this word, and their cosines by layer instead")
     parser.add_format("text", "json")

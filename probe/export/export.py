@@ -55,21 +55,10 @@ class Vectors:
     """
 
     def __init__(self, open_split: Callable[[], Streamed]) -> None:
-        self._open = open_split
-        self._streamed = self._open()
+        self._open, self._streamed = open_split, open_split()
+        self.shape, self.dtype = self._streamed.shape, self._streamed.dtype
+        self.normalization = self._streamed.normalization
         self._positions = np.arange(len(self))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._streamed.shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._streamed.dtype
-
-    @property
-    def normalization(self) -> Normalization | None:
-        return self._streamed.normalization
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -15,6 +15,7 @@ import copy
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,7 +39,6 @@ from probe.probes.tagger import Tagger
 from probe.runs.exported import MODEL, ExportedModel, of_export
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
-from probe.runs.weights import load_probe
 from probe.system.files import write_atomically, write_json
 from probe.system.speed import units_per_second
 from probe.tables.row import Row
@@ -82,10 +82,8 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
     the record's, and one that cannot be cut without changing features.
     """
     row = next((row for row in build_rows(file.parent.parent) if file in row.records), None)  # for the card
-    tagger, normalization = load_probe(file, record)
-    encoder = open_text_encoder(cfg.encoder, cfg.features.cache_dir)
-    if encoder.fingerprint != record.encoder.fingerprint:
-        raise UserError(f"{encoder.folder} is not the encoder of the record. To say where that is: encoder.path=DIR.")
+    trained = TrainedRow(file, record, replace(cfg, device="cpu"))
+    (tagger, normalization), encoder = trained.probe, trained.encoder
     deepest = max(record.layers.indices)
     with new_folder(target, "--model") as part:
         whole: Any = load_model(encoder, "cpu", final_norm=cfg.features.final_norm)

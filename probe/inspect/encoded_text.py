@@ -104,11 +104,8 @@ class TextEncoder:
 def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torch.Tensor:
     """Returns one vector (H',) for a whole text.
 
-    cls: its first piece; mean, max: over all its pieces with special ones; all three with the chosen layers.
-    mean_second_to_last: the mean of the second-to-last layer, for any chosen layers.
+    cls: its first piece; mean, max: over all its pieces with special ones.
     """
-    if how == "mean_second_to_last":
-        return reading.states[-2].mean(0)
     if how == "cls" and not reader.encoder.special.prefix:
         raise UserError(f"--sentence cls: {reader.encoder.name} adds no piece before a text. Type --sentence mean.")
     states = combine(reading.states, reader.selection)  # (P, H')

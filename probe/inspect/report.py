@@ -40,8 +40,7 @@ def lines_of_readings(cfg: Config, texts: list[str], sentence: str | None, word:
     if sentence is not None:
         vectors = torch.stack([sentence_vector(reading, sentence, reader) for reading in readings])
         content |= {"sentence": sentence, "cosines": cosines(vectors).tolist()}
-        layers = "" if sentence == "mean_second_to_last" else f" ({selection.as_text()})"
-        lines += show_sentences(texts, vectors, f"{sentence}{layers}")
+        lines += show_sentences(texts, vectors, f"{sentence} ({selection.as_text()})")
     if word is not None:
         occurrences, by_layer = compare(readings, word, reader)
         as_lists = {name: values.tolist() for name, values in by_layer.items()}

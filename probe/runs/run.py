@@ -86,29 +86,12 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
         weights = write_weights(path, planned.identity.key, fitted.labels, fitted.weights)
     sha256 = Checksums(write_counts(path, counts), checksums, weights)
     seconds = Seconds(round(fitted.read_s, 3), round(fitted.train_s, 3), round(time.perf_counter() - clock, 3))
-    record = _record(planned, fitted, SplitScores(**scores), sha256, seconds, software, started_at)
-    if task.is_ranked:
-        record = replace(record, threshold=detection.threshold(splits["dev"].tags, fitted.predictions["dev"]))
-    write_json(path, record)
-    return record
-
-
-def _record(
-    planned: Plan,
-    fitted: Fit,
-    scores: SplitScores,
-    sha256: Checksums,
-    seconds: Seconds,
-    software: Software,
-    started_at: str,
-) -> RunRecord:
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
-    indices = list(selection.indices)
     manifest = read_manifest(store.directory)
     assert manifest is not None or not planned.kind.reads_features
     parts = {} if manifest is None else manifest["splits"]
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
-    return RunRecord(
+    record = RunRecord(
         schema=SCHEMA,
         key=planned.identity.key,
         identity=planned.identity,
@@ -124,14 +107,9 @@ def _record(
             encoder.hidden_size,
             encoder.commit,
         ),
-        features=RecordedFeatures(
-            store.vectors_key,
-            store.identity,
-            fitted.placement,
-            without_pieces or None,
-        ),
-        layers=RecordedLayers(indices, selection.combine, selection.width, fitted.deviations),
-        scores=scores,
+        features=RecordedFeatures(store.vectors_key, store.identity, fitted.placement, without_pieces or None),
+        layers=RecordedLayers(list(selection.indices), selection.combine, selection.width, fitted.deviations),
+        scores=SplitScores(**scores),
         sha256=sha256,
         best_epoch=fitted.best_epoch,
         curve=fitted.curve,
@@ -143,4 +121,7 @@ def _record(
         started=started_at,
         finished=now(),
         outcome=fitted.outcome,
+        threshold=detection.threshold(splits["dev"].tags, fitted.predictions["dev"]) if task.is_ranked else None,
     )
+    write_json(path, record)
+    return record
