@@ -258,7 +258,7 @@ CHECKS: dict[str, Check] = {
     "features.batch_pieces": NUMBER_OR_AUTO,
     "features.stride": ((lambda value: 0 < value <= 1), "a number above 0, at most 1"),
     "layers.combine": _among(*COMBINES),
-    "layers.normalize": _among("none", "layer", "train", "scale"),
+    "layers.normalize": _among("none", "train", "scale"),
     "probe.num_layers": _from(0),
     "probe.hidden_size": _from(0),
     "probe.max_epochs": NUMBER_OR_AUTO,

@@ -171,8 +171,7 @@ def _with_classifier(
 
     That is so for a linear probe on the vectors of the last layer. Its normalization becomes part of the weights.
     """
-    per_word = normalization is not None and normalization.per_word
-    is_plain = record.task.is_per_word and len(record.layers.indices) == 1 and not (tagger.is_mix or per_word)
+    is_plain = record.task.is_per_word and len(record.layers.indices) == 1 and not tagger.is_mix
     if not is_plain or tagger.lstm is not None or record.config.features.get("subword") != "first":
         return None
     config = copy.deepcopy(smaller.config)

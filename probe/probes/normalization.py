@@ -20,7 +20,6 @@ from torch import Tensor
 from probe.probes.selection import Selection
 from probe.vectors.store import FeatureStore
 
-EPSILON = 1e-5  # added to the variance of a word's vector, as layer norms do
 PREFIX = "normalize."  # of its tensors in a file of weights
 # See `input_factor`. No key holds it: after a change, raise identity.VERSION or delete all older normalized records.
 PRE_ACTIVATION = 1.2
@@ -31,20 +30,16 @@ MEASURED_SHARDS = 4  # some 32,000 words
 class Normalization:
     """Describes what is done to each layer before layers are combined: (x - shift) * gain, in float32.
 
-    per_word: each vector is first brought to zero mean and unit variance over its features. shift: (L, H). gain: (L,
-    H), or (L, 1) if it is one number per layer.
+    shift: (L, H). gain: (L, H), or (L, 1) if it is one number per layer.
     """
 
-    per_word: bool
     shift: Tensor
     gain: Tensor
 
     def __call__(self, layers: Sequence[Tensor]) -> list[Tensor]:
         """Returns the layers normalized, in float32. layers: the selection's in order, each (W, H) in any dtype."""
-        return [
-            (_by_word(layer) if self.per_word else layer.float()).sub(shift).mul_(gain)
-            for layer, shift, gain in zip(layers, self.shift, self.gain, strict=True)
-        ]
+        of_each = zip(layers, self.shift, self.gain, strict=True)
+        return [layer.float().sub(shift).mul_(gain) for layer, shift, gain in of_each]
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -55,7 +50,7 @@ class Normalization:
 def normalization_of(store: FeatureStore, selection: Selection) -> Normalization | None:
     """Computes the normalization of a selection from train's features in a complete store; None if it has none.
 
-    With `scale` and `layer`, the row has unit variance on average over its features; with `train`, each feature has
+    With `scale`, the row has unit variance on average over its features; with `train`, each feature has
     unit variance. Raises DamagedShard.
     """
     if selection.normalize is None:
@@ -69,24 +64,18 @@ def normalization_of(store: FeatureStore, selection: Selection) -> Normalization
         mean, variance = moments(lambda layers: [_sum(layers)] if added else layers)
         deviation = _where_positive(variance.sqrt())
         if not added:
-            return _rounded(False, mean, 1 / deviation)
+            return _rounded(mean, 1 / deviation)
         share = len(selection.indices)  # subtracting mean / share from each layer subtracts the mean from their sum
         factor = share if selection.combine == "mean" else 1
-        return _rounded(False, mean.expand(share, -1) / share, factor / deviation.expand(share, -1))
-    per_word = selection.normalize == "layer"
-    if per_word:
-        shift = torch.zeros(len(selection.indices), store.hidden_size, dtype=torch.float64)
-        gain = torch.ones(len(selection.indices), 1, dtype=torch.float64)
-    else:
-        shift, variance = moments(lambda layers: layers)
-        gain = 1 / _where_positive(variance.mean(1, keepdim=True).sqrt())
-    is_concat = selection.combine == "concat"
-    if is_concat and not per_word:
-        return _rounded(per_word, shift, gain)
-    by_layer = _rounded(per_word, shift, gain)
-    _, variance = moments(lambda layers: by_layer(layers) if is_concat else [_sum(by_layer(layers))])
-    summed = len(selection.indices) if selection.combine in ("mean", "mix") else 1  # a mix starts as the mean
-    return _rounded(per_word, shift, gain * summed / _where_positive(variance.mean().sqrt()))
+        return _rounded(mean.expand(share, -1) / share, factor / deviation.expand(share, -1))
+    shift, variance = moments(lambda layers: layers)
+    gain = 1 / _where_positive(variance.mean(1, keepdim=True).sqrt())
+    by_layer = _rounded(shift, gain)
+    if selection.combine == "concat":
+        return by_layer
+    _, variance = moments(lambda layers: [_sum(by_layer(layers))])
+    summed = 1 if selection.combine == "sum" else len(selection.indices)  # a mix starts as the mean
+    return _rounded(shift, gain * summed / _where_positive(variance.mean().sqrt()))
 
 
 def deviations_in(store: FeatureStore, layers: Sequence[int]) -> list[float]:
@@ -107,8 +96,7 @@ def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> 
     """
     if selection.normalize is None:
         return None
-    shift, gain = (weights.pop(f"{PREFIX}{name}") for name in ("shift", "gain"))
-    return Normalization(selection.normalize == "layer", shift, gain)
+    return Normalization(weights.pop(f"{PREFIX}shift"), weights.pop(f"{PREFIX}gain"))
 
 
 def input_factor(width: int, hidden_size: int) -> float:
@@ -118,10 +106,6 @@ def input_factor(width: int, hidden_size: int) -> float:
     have a variance proportional to width * variance / (3 * hidden size). With this factor it is the same in every row.
     """
     return PRE_ACTIVATION * (hidden_size / width) ** 0.5
-
-
-def _by_word(layer: Tensor) -> Tensor:
-    return torch.nn.functional.layer_norm(layer.float(), layer.shape[-1:], eps=EPSILON)
 
 
 def _sum(layers: Sequence[Tensor]) -> Tensor:
@@ -148,5 +132,5 @@ def _where_positive(deviation: Tensor) -> Tensor:
     return torch.where(deviation > 0, deviation, torch.ones_like(deviation))
 
 
-def _rounded(per_word: bool, shift: Tensor, gain: Tensor) -> Normalization:
-    return Normalization(per_word, shift.float().contiguous(), gain.float().contiguous())
+def _rounded(shift: Tensor, gain: Tensor) -> Normalization:
+    return Normalization(shift.float().contiguous(), gain.float().contiguous())

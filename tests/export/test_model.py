@@ -143,7 +143,13 @@ def test_the_call_of_the_model_card_gives_the_same_tags_without_this_package(
         ["layers=mix_last_four", "layers.normalize=scale"],
         ["layers=sum_all", "features.subword=mean"],
         ["layers=single", "layers.indices=[1,3]", "layers.combine=concat", "features.context=document"],
-        ["layers=single", "layers.indices=[2]", "layers.normalize=layer", "probe.num_layers=0"],
+        [
+            "layers=single",
+            "layers.indices=[2]",
+            "layers.normalize=train",
+            "features.subword=last",
+            "probe.num_layers=0",
+        ],
     ],
     ids=" ".join,
 )

@@ -89,7 +89,7 @@ def here(typed: Callable, inputs: list[str]) -> Callable:
         ["layers=single", "layers.indices=[2]", "probe.precision=bfloat16"],
         ["layers=sum_all", "data.task=tags"],
         ["layers=sum_last_four", "layers.normalize=scale"],
-        ["layers=concat_last_four", "layers.normalize=layer", "features.placement=stream"],
+        ["layers=concat_last_four", "layers.normalize=train", "features.placement=stream"],
         ["layers=mix_all", "layers.normalize=train"],
     ],
     ids=" ".join,
