@@ -47,7 +47,6 @@ class Part:
         return sum(line.startswith(WARNING) for line in self.lines)
 
     def text(self) -> str:
-        """Formats the lines, the first one after the name and the result."""
         first, *others = self.lines
         head = f"{self.name:<8}  {'ok' if self.ok else 'ERROR':<7}  "
         return "\n".join([f"{head}{first}", *(" " * len(head) + line for line in others)])

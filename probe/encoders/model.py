@@ -38,11 +38,7 @@ ANOTHER = "Use another encoder: encoder.name=OWNER/NAME."
 
 
 def load_model(
-    encoder: Encoder,
-    device: str,
-    precision: str = "float32",
-    deepest: int | None = None,
-    final_norm: str = "last",
+    encoder: Encoder, device: str, precision: str = "float32", deepest: int | None = None, final_norm: str = "last"
 ) -> torch.nn.Module:
     """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 

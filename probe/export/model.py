@@ -252,7 +252,6 @@ def _pieces_per_second(model: Any, texts: Texts) -> float:
 def _card(
     record: RunRecord, row: Row | None, blocks: int, usage: str, sizes: list[int], speeds: list[float], name: str
 ) -> str:
-    """Writes the model card."""
     dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.headline.name
     indices = record.layers.indices
     chosen = "layer" if len(indices) == 1 else f"{record.layers.combine} of layers"

@@ -108,9 +108,7 @@ def _prepare_patience(cfg: Config) -> Config:
 
 PROBES: dict[str, ProbeKind] = {
     "bilstm": ProbeKind(  # without LSTM layers: the linear probe
-        settings=("num_layers", "hidden_size", *OF_NETWORKS),
-        caption=_bilstm_caption,
-        prepare=_prepare_network,
+        settings=("num_layers", "hidden_size", *OF_NETWORKS), caption=_bilstm_caption, prepare=_prepare_network
     ),
     "mlp": ProbeKind(
         settings=("hidden_size", *OF_NETWORKS),
@@ -173,7 +171,6 @@ def recorded_probe(settings: Mapping[str, Any]) -> ProbeConfig:
 
 
 def describe_probe(settings: Mapping[str, Any]) -> str:
-    """Describes a recorded probe's settings in a few words."""
     caption = PROBES[settings["kind"]].caption(settings)
     precision = settings.get("precision", "float32")
     return caption + (f" in {precision}" if precision not in ("float32", "auto") else "")

@@ -142,14 +142,12 @@ def _title(folder: Path, rows: Sequence[Row], screen: ScreenRecord | None) -> st
 
 
 def _figure(picture: Picture, content: bytes) -> dict[str, Any]:
-    """Gives a picture as a part of the page."""
     width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))  # of a PNG, in its header
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
     return {"alt": picture.alt, "source": source, "table": picture.table, "width": width, "height": height}
 
 
 def _table(rows: Sequence[Row], figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Gives the parts of the page about one table."""
     main = as_table(rows, choose_columns(None, rows))
     return {
         "id": rows[0].table,

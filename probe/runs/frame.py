@@ -88,7 +88,6 @@ def run_of(file: Path, record: RunRecord) -> Run:
 
 
 def frame(folder: Path) -> list[Run]:
-    """Returns the runs of a results folder."""
     runs = {record.key: run_of(file, record) for file, record in load_records(folder).items()}
     for wanted in read_asked(folder).runs:
         run = runs.get(wanted.key, Run(wanted.row, wanted.identity, wanted.width, wanted.setting))

@@ -36,7 +36,6 @@ class RecordedCondition:
 
     @property
     def label(self) -> str:
-        """Returns the conditions' labels."""
         return ", ".join(CONDITIONS[name].label for name in self.ids)
 
 
@@ -107,11 +106,9 @@ class RunIdentity:
 
 
 def label_of(row: str, identity: RunIdentity) -> str:
-    """Returns a run's name in messages."""
     condition = f", {identity.condition.label}," if identity.condition else ""
     return f"{normalized_name(row, identity.layers.normalize)}{condition} seed {identity.seed}"
 
 
 def normalized_name(row: str, normalize: str | None) -> str:
-    """Returns a row's name, with the normalization of its layers if they have one."""
     return f"{row}:{normalize}" if normalize else row

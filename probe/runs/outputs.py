@@ -20,17 +20,14 @@ MOST_BYTES = 2**29  # of a run's counts, unpacked: those of 10,000 labels on 10,
 
 
 def counts_path(record: Path) -> Path:
-    """Returns the path of the counts that belong to the record at this path."""
     return record.parent.parent / "counts" / f"{record.stem}.json.xz"
 
 
 def predictions_path(record: Path, split: str) -> Path:
-    """Returns the path of the predictions that belong to the record at this path."""
     return record.parent.parent / "predictions" / f"{record.stem}.{split}.conll"
 
 
 def weights_path(record: Path) -> Path:
-    """Returns the path of the probe's weights that belong to the record at this path."""
     return record.parent.parent / "weights" / f"{record.stem}.safetensors"
 
 
@@ -114,7 +111,6 @@ def as_columns(*columns: Tags) -> bytes:
 
 
 def read_predictions(path: Path) -> tuple[Tags, Tags]:
-    """Reads gold and predicted tags that `write_predictions` wrote."""
     content = read_regular(path)
     gold: list[list[str]] = []
     predicted: list[list[str]] = []

@@ -111,7 +111,6 @@ def store_of(cfg: Config) -> FeatureStore:
 
 
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
-    """Returns the first config of each encoder."""
     return [same[0] for same in group_by(configs, lambda cfg: cfg.encoder).values()]
 
 

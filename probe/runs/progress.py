@@ -60,7 +60,6 @@ def running(results_dir: Path, key: str, wait: bool = True) -> Iterator[Callable
 
 
 def is_running(results_dir: Path, key: str) -> bool:
-    """Returns whether a living process makes this run."""
     return is_locked(_file(results_dir, key, "running"))
 
 

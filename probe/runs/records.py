@@ -177,13 +177,11 @@ class RunRecord:
 
     @property
     def selection(self) -> Selection:
-        """Returns the layers that its probe reads."""
         layers, normalize = self.layers, self.identity.layers.normalize
         return Selection(self.row, tuple(layers.indices), layers.combine, layers.width, normalize)
 
     @property
     def label(self) -> str:
-        """Returns what people call the run."""
         return label_of(self.row, self.identity)
 
 

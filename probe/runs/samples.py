@@ -81,26 +81,22 @@ def run_counts(file: Path) -> dict[str, Counts] | None:
         return None
 
 
-def order_in(record: RunRecord, split: str, stated: str | None = None) -> str | None:
-    """Returns the order of a split's sentences, as stated here or in the record, else as it was found."""
-    return order_of(stated or record.config.data.get("order"), record.data.neighbours, split)
-
-
 def samples_of(
     rows: Sequence[Records], split: str, load: Load, kind: str | None = None, order: str | None = None
 ) -> tuple[list[Sample], Cover]:
     """Returns the rows' scores on a split with the influence of each unit of its text, and what they hold for.
 
     load: `run_counts`, with or without a cache. kind: scores are the F1 of it; None: the headline. order: as the last
-    sweep stated it. Units are documents if all rows have the same ones, else what `Units` puts in their place. Rows
-    that were scored on different texts have separate units. Without the counts of every run, or an influence, there
-    are none.
+    sweep stated it, else as the record has it. Units are documents if all rows have the same ones, else what `Units`
+    puts in their place. Rows that were scored on different texts have separate units. Without the counts of every run,
+    or an influence, there are none.
     """
     scores = [[_score(getattr(record.scores, split), kind) for record in records.values()] for records in rows]
 
     def statistics_of(record: RunRecord, counts: Counts) -> SplitStatistics:
         score, counts = (record.task.headline, counts) if kind is None else (F1, of_kind(counts, kind))
-        return SplitStatistics.of(counts, score, order_in(record, split, order))
+        of_split = order_of(order or record.config.data.get("order"), record.data.neighbours, split)
+        return SplitStatistics.of(counts, score, of_split)
 
     known = [
         [statistics_of(record, counts[split]) for file, record in records.items() if (counts := load(file)) is not None]

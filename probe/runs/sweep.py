@@ -55,7 +55,6 @@ COMMITS = "LAYER_PROBE_COMMITS"  # what names on the Hub mean to all processes o
 
 
 def scores_line(record: RunRecord) -> str:
-    """Writes a run's scores in one line."""
     scores = {"dev": record.scores.dev, "test": record.scores.test}
     parts = [f"{split} {record.task.headline.name} {percent(its.headline)}" for split, its in scores.items()]
     parts += [f"best epoch {record.best_epoch} of {len(record.curve)}"] if record.curve else []
@@ -115,10 +114,6 @@ def make_runs(configs: Sequence[Config], crew: Crew, log: Callable[[str], None] 
     return queue.failed()
 
 
-def _times_died(planned: Plan) -> int:
-    return sum(attempt.end == "begun" for attempt in attempts_of(planned.results_dir, planned.identity.key))
-
-
 def _ask_for(plans: Sequence[Plan], folders: Sequence[Path], command: str, log: Callable[[str], None]) -> None:
     """Writes which runs are asked for, and logs how many of them are done."""
     for folder in folders:
@@ -173,7 +168,8 @@ class _Queue:
         plans = [one for one in plans if id(one) not in self.over]
         known = [one for one in plans if short(one.identity.key) in of_runs]
         self.over |= {id(one) for one in known if self.is_over(one)}
-        died = {id(one): _times_died(one) for one in known}
+        attempts = {id(one): attempts_of(one.results_dir, one.identity.key) for one in known}
+        died = {number: sum(attempt.end == "begun" for attempt in tried) for number, tried in attempts.items()}
         left = [one for one in plans if id(one) not in self.over]
         return sorted(left, key=lambda one: died.get(id(one), 0))  # they must not keep the others from their turn
 

@@ -75,7 +75,6 @@ def score_of(screen: ScreenRecord) -> str:
 
 
 def screen_table(screen: ScreenRecord) -> TextTable:
-    """Makes the table of a screen."""
     first, score, several = screen.ranked[0], score_of(screen), len(screen.encoders) > 1
     kept, at_first, margin = worth_training(screen), to_train_first(screen), points(screen.margin)
     lines = []

@@ -33,7 +33,6 @@ class Column:
 def _column(
     name: str, header: str, value: Callable[[Row], Any], text: Callable[[Row], str] | None = None, **options: Any
 ) -> tuple[str, Column]:
-    """Makes a column of one value."""
     return name, Column(header, lambda row: {name: value(row)}, text or (lambda row: _as_text(value(row))), **options)
 
 
@@ -97,7 +96,6 @@ def _label_values(row: Row) -> dict[str, Any]:
 
 
 def _rates(row: Row) -> str:
-    """Shows the dev mean at each learning rate."""
     shown = []
     for rate, records in row.rates.items():
         scores = [record.scores.dev.headline for record in records.values()]

@@ -286,7 +286,6 @@ def styles() -> Iterator[tuple[str, str, str]]:
 
 
 def label_layers(axes: Axes, layers: Sequence[int]) -> None:
-    """Marks layers on the axis below."""
     axes.set_xticks(layers)
     axes.set_xlabel("layer (0: embeddings)")
 

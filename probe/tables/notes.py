@@ -123,11 +123,12 @@ def covered(row: Row) -> str:
 
 def advice(rows: Sequence[Row]) -> list[str]:
     """Says what is wrong with a table or may be, to whoever made it, and what to type."""
+    shared = next((row.record.data.shared for row in rows if row.n), None)
     return [
         *_unconverged_notes(rows),
         *_rising_notes(rows),
         *_failing_notes(rows),
-        *_data_notes(rows),
+        *(f"data: {text}." for text in on_shared(shared or {})),  # of dev or test in train, whose scores mean less
         *_rate_notes(rows),
         *_scale_notes(rows),
     ]
@@ -172,12 +173,6 @@ def _failing_notes(rows: Sequence[Row]) -> list[str]:
     if not failing:
         return []
     return [f"fails now and then: {first_few(failing, MOST_NAMED)}. The label of such a row is not reliable."]
-
-
-def _data_notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Says what makes scores of this text mean less: dev or test in train."""
-    done = [row for row in rows if row.n]
-    yield from (f"data: {text}." for text in on_shared((done[0].record.data.shared if done else None) or {}))
 
 
 def _rate_notes(rows: Sequence[Row]) -> list[str]:

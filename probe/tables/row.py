@@ -169,10 +169,8 @@ class Row:
 
 
 def tables_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """Groups rows by table, in their order."""
     return [*group_by(rows, lambda row: row.table).values()]
 
 
 def split_by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
-    """Groups rows by table and encoder, in their order."""
     return [*group_by(rows, lambda row: (row.table, row.encoder)).values()]

@@ -371,7 +371,6 @@ _HELD: dict[Path, FileLock] = {}  # the stores this process uses
 
 
 def checksum(tensor: torch.Tensor) -> str:
-    """Returns a fast checksum of a tensor's bytes."""
     import torch
 
     return xxhash.xxh3_64_hexdigest(tensor.contiguous().view(torch.uint8).numpy().data)
