@@ -15,32 +15,27 @@ of all three splits to a new folder, as safetensors and JSON lines. export.json 
 Features that the store lacks are extracted first. An existing folder is never changed.
 
 With --model, writes a row whose weights were saved (save_probe=true) as a model: the encoder cut
-behind the deepest layer that it needs, and the probe. With --text, the row's features of new text.
+behind the deepest layer that it needs, and the probe.
 """
 EXAMPLES = """\
   probe export data=demo encoder=minilm_l6 layers=concat_last_four --to features
   probe export data=demo encoder=minilm_l6 layers.indices=0: --each --to features
       then in Python: safetensors.numpy.load_file("features/train.safetensors")["vectors"]
   probe export results/kept --row last --model model
-  probe export results/kept --row last --text FILE --to features
 """
 
 
 def export(arguments: list[str]) -> int:
     """Writes a corpus and its features to files, or a row as a model, and returns the exit code."""
-    from probe.tag.io import INPUTS, select_saved_probe
+    from probe.tag.io import select_saved_probe
 
     parser = Parser("export", DESCRIPTION, EXAMPLES)
     parser.add_argument(
-        "given", nargs="*", metavar="DIR | setting=value", help="with --model and --text, first the results folder"
+        "given", nargs="*", metavar="DIR | setting=value", help="with --model, first the results folder"
     )
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--to", type=Path, metavar="DIR", help="the new folder")
     to.add_argument("--model", type=Path, metavar="DIR", help="write a row as a model to deploy into this new folder")
-    parser.add_argument(
-        "--text", metavar="FILE", help="write the features of this text, as a row of the folder has them"
-    )
-    parser.add_argument("--input", choices=INPUTS, help="how to read FILE (default: as `probe tag` does)")
     parser.add_argument("--row", help="the row, by its name in tables (needed if there are several)")
     parser.add_argument("--seed", type=int, metavar="S", help="the seed of the row (default: the best one on dev)")
     parser.add_argument(
@@ -50,18 +45,15 @@ def export(arguments: list[str]) -> int:
 
     overrides, folders = split_settings(options.given)
     log = functools.partial(print, flush=True)
-    if options.model or options.text:
+    if options.model:
         if len(folders) != 1:
-            raise UserError("export: --model and --text need a results folder: probe export RESULTS --model DIR")
-        from probe.export.model import export_model, export_text
+            raise UserError("export: --model needs a results folder: probe export RESULTS --model DIR")
+        from probe.export.model import export_model
         from probe.runs.exported import config_of_record
 
         file, record = select_saved_probe(Path(folders[0]), options.row, options.seed)
         cfg = config_of_record(file, record, config_of, overrides)
-        if options.text:
-            export_text(file, record, cfg, options.text, options.input, options.to or options.model, log)
-        else:
-            export_model(file, record, cfg, options.model, log)
+        export_model(file, record, cfg, options.model, log)
         return 0
     if folders:
         raise UserError(f"export: {folders[0]!r} is no setting. To write a row of it as a model: --model DIR.")

@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import save
 from transformers.pipelines.token_classification import AggregationStrategy
 
 from probe.config import Config, UserError
@@ -30,7 +29,7 @@ from probe.data.running_text import split_text
 from probe.encoders.encoder import Encoder
 from probe.encoders.model import cut_config, hidden_states, load_model, trial_texts
 from probe.encoders.pieces import cut
-from probe.export.export import new_folder, write_sentences
+from probe.export.export import new_folder
 from probe.format import format_layers, percent
 from probe.probes.combine import combine_stored
 from probe.probes.kinds import describe_probe
@@ -43,7 +42,6 @@ from probe.system.files import write_atomically, write_json
 from probe.system.speed import units_per_second
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
-from probe.tag.io import read_untagged
 from probe.tag.tagging import TrainedRow
 from probe.vectors.sources import open_text_encoder
 
@@ -110,23 +108,6 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         f"weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder")  # fmt: skip
     uses = {PIPELINE: ", for a pipeline of transformers", WORDS: f", for transformers as {target / 'README.md'} shows"}
     log(f"{type(served or smaller).__name__} in {target}{uses.get(usage, '')}")
-
-
-def export_text(
-    file: Path, record: RunRecord, cfg: Config, text: str, how: str | None, target: Path, log: Callable[[str], None]
-) -> None:
-    """Writes the features of a text, as a record's row has them, into a new folder.
-
-    text.safetensors has "vectors", one row per word (or per sentence, if these have the labels); text.jsonl the words
-    of each sentence. text, how: as `read_untagged` takes them.
-    Raises UserError.
-    """
-    split = read_untagged(text, cfg.data, how)
-    with new_folder(target) as part:
-        (vectors,) = TrainedRow(file, record, cfg).features([split])
-        write_atomically(part / "text.safetensors", save({"vectors": vectors.contiguous()}))
-        write_sentences(part / "text.jsonl", split)
-    log(f"{record.label}: {' x '.join(map(str, vectors.shape))} to {target}")
 
 
 def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[Any, int]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
 from support.commands import TINY, python
 from support.families import FAMILIES
 from support.inputs import overrides, write_splits
@@ -163,17 +162,6 @@ def test_other_probes_are_loaded_by_this_package(
     assert about(Path("model"))[1] == "BertModel"
     pairs = probe.load("model").tag(TEXTS)
     assert [[word for word, _ in text] for text in pairs] == [text.split() for text in TEXTS]
-
-
-def test_features_of_a_text_are_written_as_the_row_has_them(typed: Callable, tiny_bert: Path, tiny_data: Path):
-    results = kept(tiny_bert, tiny_data, "layers.normalize=scale", "layers=sum_all")
-    Path("text.txt").write_text("\n".join(TEXTS))
-    assert typed("export", str(results), "--text", "text.txt", "--input", "text", "--to", "features").returncode == 0
-    written = load_file("features/text.safetensors")["vectors"]
-    expected = torch.cat([found.vectors for found in probe.features_of(TEXTS, results)])
-    assert torch.equal(written, expected)
-    lines = [json.loads(line)["words"] for line in Path("features/text.jsonl").read_text().splitlines()]
-    assert lines == [text.split() for text in TEXTS]
 
 
 def test_the_scale_is_computed_again_where_no_weights_were_saved(typed: Callable, tiny_bert: Path, tiny_data: Path):
