@@ -10,7 +10,7 @@ from pathlib import Path
 
 from probe.commands.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
-from probe.format import duration
+from probe.format import duration, format_layers
 from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.runs.slurm import submit, without_launcher, work_s
 from probe.settings import config_of, configs_of
@@ -162,7 +162,8 @@ def extract(arguments: list[str]) -> int:
     for planned in plans.values():
         store = complete_store(planned.store, resolve_device(planned.cfg.device))
         words = sum(shards[-1].last for shards in store.shards.values())
-        print(f"{words} words, {store.layers_as_text()} of {store.hidden_size} in {store.directory}")
+        layers = format_layers(store.layers)
+        print(f"{words} words, layers {layers} with {store.hidden_size} values each, in {store.directory}")
     return 0
 
 

@@ -274,9 +274,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         curve=[Epoch(**point) for point in progress.curve],
         outcome="converged" if best["dev"] > 0 else "never_learned",  # it always trains max_epochs
         best_epoch=progress.best_epoch,
-        mix=None,
         parameters=sum(parameter.numel() for parameter in tuned.parameters()),
-        placement="none",
         hardware=machine,
         read_s=read_s,
         train_s=sum(point["train_s"] for point in progress.curve),  # including epochs before an interruption

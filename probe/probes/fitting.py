@@ -68,15 +68,15 @@ class Fit:
     """Holds the result of a fit: predictions for dev and test, and how training went."""
 
     predictions: dict[str, Tags]
-    curve: list[Epoch]
     outcome: Outcome
-    best_epoch: int
-    mix: Mix | None
     parameters: int
-    placement: str
     hardware: Hardware
-    read_s: float
     train_s: float
+    read_s: float = 0.0
+    curve: list[Epoch] = field(default_factory=list)
+    best_epoch: int = 0
+    mix: Mix | None = None
+    placement: str = "none"  # of features, if they are read
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
     deviations: list[float] | None = None  # of layers that are added without normalization, on train
     weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None if there is nothing to save

@@ -8,23 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from probe.config import Config, UserError
+from probe.runs import records
 from probe.runs.outputs import remove_half_written, write_counts, write_predictions
 from probe.runs.plan import Plan, plan, settings_of
-from probe.runs.records import (
-    SCHEMA,
-    Checksums,
-    CorpusCounts,
-    RecordedData,
-    RecordedEncoder,
-    RecordedFeatures,
-    RecordedLayers,
-    RunRecord,
-    Scores,
-    Seconds,
-    SplitScores,
-    load_record,
-)
+from probe.runs.records import RunRecord, load_record
 from probe.scoring import detection
+from probe.scoring.metrics import Scores
 from probe.system.files import now, write_json
 from probe.system.provenance import Software, provenance
 from probe.vectors.store import read_manifest
@@ -84,21 +73,23 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
     weights = "" if planned.cfg.save_probe else None
     if planned.cfg.save_probe and fitted.weights is not None:
         weights = write_weights(path, planned.identity.key, fitted.labels, fitted.weights)
-    sha256 = Checksums(write_counts(path, counts), checksums, weights)
-    seconds = Seconds(round(fitted.read_s, 3), round(fitted.train_s, 3), round(time.perf_counter() - clock, 3))
+    sha256 = records.Checksums(write_counts(path, counts), checksums, weights)
+    seconds = records.Seconds(round(fitted.read_s, 3), round(fitted.train_s, 3), round(time.perf_counter() - clock, 3))
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     manifest = read_manifest(store.directory)
     assert manifest is not None or not planned.kind.reads_features
     parts = {} if manifest is None else manifest["splits"]
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
     record = RunRecord(
-        schema=SCHEMA,
+        schema=records.SCHEMA,
         key=planned.identity.key,
         identity=planned.identity,
         row=selection.name,
         config=settings_of(planned.cfg, encoder),
-        data=RecordedData(corpus.name, corpus.task.name, CorpusCounts(**corpus.counts()), **corpus.about),
-        encoder=RecordedEncoder(
+        data=records.RecordedData(
+            corpus.name, corpus.task.name, records.CorpusCounts(**corpus.counts()), **corpus.about
+        ),
+        encoder=records.RecordedEncoder(
             encoder.name,
             encoder.source,
             encoder.fingerprint,
@@ -107,9 +98,9 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
             encoder.hidden_size,
             encoder.commit,
         ),
-        features=RecordedFeatures(store.vectors_key, store.identity, fitted.placement, without_pieces or None),
-        layers=RecordedLayers(list(selection.indices), selection.combine, selection.width, fitted.deviations),
-        scores=SplitScores(**scores),
+        features=records.RecordedFeatures(store.vectors_key, store.identity, fitted.placement, without_pieces or None),
+        layers=records.RecordedLayers(list(selection.indices), selection.combine, selection.width, fitted.deviations),
+        scores=records.SplitScores(**scores),
         sha256=sha256,
         best_epoch=fitted.best_epoch,
         curve=fitted.curve,

@@ -233,11 +233,6 @@ class FeatureStore:
         """Returns the key of the store with all layers, which identifies the vectors."""
         return key_of(self.identity)
 
-    def layers_as_text(self) -> str:
-        if not _some(self.layers, self.num_layers):
-            return f"{len(self.layers)} layers"
-        return f"layer{'s' * (len(self.layers) > 1)} {', '.join(map(str, self.layers))}"
-
     def path(self, shard: Shard) -> Path:
         return self.directory / f"{shard.split}-{shard.number:05d}.safetensors"
 

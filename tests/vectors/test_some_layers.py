@@ -122,4 +122,4 @@ def test_the_forecast_counts_the_layers_that_are_stored(inputs: list[str], typed
         assert "to extract: 1 store, 0.00 GB, about" in done.stdout, done.stdout + done.stderr
     assert asked[0] == 6 * asked[1] == 595 * 6 * 16 * 2
     done = typed("extract", "layers=last", "features.layers=[5]", *inputs)
-    assert "595 words, layer 5 of 16 in " in done.stdout
+    names(done.stdout, "595 words", "layers 5", "16 values")
