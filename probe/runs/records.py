@@ -34,6 +34,10 @@ from probe.system.provenance import Hardware, Software
 
 SCHEMA = 5
 LONGEST_ROW = 100  # characters of a row's name in those of files, which have 255 with all that is put around them
+HOW_UNCONVERGED = {
+    "hit_epoch_limit": "ended by probe.max_epochs. Type probe.max_epochs=auto, or {} and more.",
+    "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
+}
 DEEPEST = 50  # levels of lists and objects in each other: what is written has 6
 
 T = TypeVar("T")
@@ -186,6 +190,11 @@ class RunRecord:
 
 
 Records = dict[Path, RunRecord]  # by their files
+
+
+def remedy_of(*ended: RunRecord) -> str:
+    """Says why these runs, which ended alike, did not converge, and what to type."""
+    return HOW_UNCONVERGED[ended[0].outcome].format(2 * max(int(run.identity.probe["max_epochs"]) for run in ended))
 
 
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:

@@ -33,7 +33,7 @@ from probe.runs.progress import (
     running_here,
     write_attempts,
 )
-from probe.runs.records import RunRecord
+from probe.runs.records import RunRecord, remedy_of
 from probe.runs.run import make
 from probe.runs.sweep_plan import labels_of, write_expected
 from probe.system import hub
@@ -44,11 +44,6 @@ from probe.system.machine import gpus, num_cores, resolve_device, side_by_side, 
 from probe.system.processes import LOOK_EVERY_S, THREADS, Crew, is_child
 from probe.vectors.sources import complete_store
 
-# What is said of a run whose training did not converge.
-ENDINGS = {
-    "hit_epoch_limit": "not converged: ended by probe.max_epochs",
-    "never_learned": "never above 0: too little text for these settings, or too few epochs",
-}
 LINE_EVERY_S = 60  # so often a run prints how far it is
 MOST_DEATHS = 2  # of a run in one launch: if it needs too much memory, it would kill one process after another
 COMMITS = "LAYER_PROBE_COMMITS"  # what names on the Hub mean to all processes of a launch
@@ -58,7 +53,7 @@ def scores_line(record: RunRecord) -> str:
     scores = {"dev": record.scores.dev, "test": record.scores.test}
     parts = [f"{split} {record.task.headline.name} {percent(its.headline)}" for split, its in scores.items()]
     parts += [f"best epoch {record.best_epoch} of {len(record.curve)}"] if record.curve else []
-    parts += [ENDINGS[record.outcome]] if record.outcome in ENDINGS else []
+    parts += [f"not converged: {remedy_of(record)}"] if record.outcome != "converged" else []
     return " · ".join(parts)
 
 

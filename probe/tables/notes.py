@@ -12,15 +12,11 @@ from probe.data.warnings import on_shared
 from probe.format import first_few, percent, short_name, with_encoder
 from probe.probes.kinds import PROBES, describe_probe
 from probe.probes.selection import REMEDY, unlike_layers
-from probe.runs.records import RunRecord
+from probe.runs.records import HOW_UNCONVERGED, remedy_of
 from probe.tables.columns import COLUMNS
 from probe.tables.labels import BEST
 from probe.tables.row import Row
 
-HOW_UNCONVERGED = {
-    "hit_epoch_limit": "ended by probe.max_epochs. Type probe.max_epochs=auto, or {} and more.",
-    "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
-}
 MOST_NAMED = 6  # runs named in a note
 RISING = 0.002  # gain of dev score in the last quarter of a training, from which on longer training may score higher
 FAILED = 0.03  # a run so far below the median of its row's, and five deviations of those above it, is named
@@ -83,11 +79,6 @@ def _unconverged_notes(rows: Sequence[Row]) -> Iterator[str]:
         if runs := [with_encoder(record.label, row.encoder) for row, record in ended]:
             remedy = remedy_of(*(record for _, record in ended))
             yield f"not converged: {first_few(runs, MOST_NAMED)}: {remedy} Such rows are not ranked."
-
-
-def remedy_of(*ended: RunRecord) -> str:
-    """Says why these runs, which ended alike, did not converge, and what to type."""
-    return HOW_UNCONVERGED[ended[0].outcome].format(2 * max(int(run.identity.probe["max_epochs"]) for run in ended))
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:

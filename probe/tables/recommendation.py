@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from probe.conditions import MAIN
 from probe.format import first_few, format_count, percent, pluralize, points, short_name
 from probe.probes.kinds import describe_probe
+from probe.runs.records import remedy_of
 from probe.scoring.compare import MORE_SEEDS
 from probe.scoring.significance import IF_INDEPENDENT
 from probe.tables.labels import BEST, UNDECIDED, cheapest_within
-from probe.tables.notes import MOST_NAMED, covered, remedy_of, rising
+from probe.tables.notes import MOST_NAMED, covered, rising
 from probe.tables.row import Row
 
 FEW_ERRORS = 20  # of the best row on dev: with fewer, little is left that could differ
