@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from probe.config import Config, UserError
-from probe.data.corpus import load_corpus
+from probe.data.corpus import BUNDLED, load_corpus
 from probe.data.warnings import WARNING
 from probe.doctor.cost import cost_lines
 from probe.doctor.power import dev_line, power_lines
@@ -65,10 +65,14 @@ def examine(
         configs = [replace(one, device="auto") if one.device == "cuda" else one for one in configs]
     cfg = configs[0]
     of_one_corpus = group_by(configs, lambda one: replace(one.data, control=None)).values()
+    encoders = one_per_encoder(configs)
+    # A wrong path is said at once: to load an encoder, or torch for the device, takes seconds.
+    if is_lost := any(_is_missing(path) for one in configs for path in (one.data.path, one.encoder.path)):
+        encoders = [one for one in encoders if _is_missing(one.encoder.path)]
     looks: list[tuple[str, Callable[[], list[str]]]] = [
         *(("data", partial(_data, same[0])) for same in of_one_corpus),
-        *(("encoder", partial(_encoder, one)) for one in one_per_encoder(configs)),
-        ("device", partial(_device, cfg, wanted)),
+        *(("encoder", partial(_encoder, one)) for one in encoders),
+        *([] if is_lost else [("device", partial(_device, cfg, wanted))]),
         ("results", partial(_results, cfg)),
     ]
     parts = []
@@ -88,6 +92,10 @@ def _part(name: str, look: Callable[[], list[str]]) -> Part:
         return Part(name, True, look())
     except UserError as error:
         return Part(name, False, str(error).splitlines())
+
+
+def _is_missing(path: str | None) -> bool:
+    return path not in (None, BUNDLED) and not Path(str(path)).expanduser().is_dir()
 
 
 def _data(cfg: Config) -> list[str]:
