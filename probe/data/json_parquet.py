@@ -151,7 +151,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                     raise UserError(
                         f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}."
                     )
-                builder.add([number], words, [_named(label, names, place) for label in labels], raw)
+                builder.add([number], words, [_named(label, names, task.name, place) for label in labels], raw)
                 if words and layout.id_field in row:
                     builder.split.ids = builder.split.ids or []
                     builder.split.ids.append(str(row[layout.id_field]))
@@ -211,13 +211,16 @@ def _tags_of(offsets: Sequence[Any], num_words: int, place: str) -> list[str]:
     return tags
 
 
-def _named(label: object, names: list[str] | None, place: str) -> str:
+def _named(label: object, names: list[str] | None, task: str, place: str) -> str:
+    """Returns the name of a label. Without names, a number is its own name, unless it stands for the tag of a span."""
     if isinstance(label, str):
         return label
     if not isinstance(label, int) or isinstance(label, bool):
         raise UserError(f"{place}: tag {label!r} is neither a string nor a whole number.")
+    if names is None and task != "spans" and label >= 0:
+        return str(label)
     if names is None:
-        raise UserError(f"{place}: its tags are numbers without names. data.labels gives their names, in order.")
+        raise UserError(f"{place}: tag {label} is a number without a name. data.labels gives the names, in order.")
     if not 0 <= label < len(names):
         raise UserError(f"{place}: tag {label} has no name; there are 0 to {len(names) - 1}.")
     return names[label]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import datasets
 import pytest
 from support.facts import names
 
@@ -46,8 +47,6 @@ def test_a_first_line_may_name_the_columns(tmp_path: Path):
 
 @pytest.mark.parametrize("tokenised", [False, True])
 def test_json_lines_and_parquet_give_the_same_corpus(tokenised: bool, tmp_path: Path):
-    import datasets
-
     rows = {
         name: [
             {"text": split_text(text, "here") if tokenised else text, "label": label}
@@ -90,6 +89,25 @@ def test_a_list_of_labels_is_refused_and_an_empty_text_counted(tmp_path: Path):
     with pytest.raises(UserError) as error:
         load_corpus(config(tmp_path, **write(tmp_path, texts) | {"train": "train.jsonl"}))
     names(str(error.value), "train.jsonl:1", "label")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_numbers_without_names_are_their_own_names(tmp_path: Path, ending: str):
+    for name in TEXTS:
+        rows = [{"text": f"{name} {label}", "label": label} for label in (1, 0, 12)]
+        datasets.Dataset.from_list(rows).to_parquet(tmp_path / f"{name}.parquet")
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = load_corpus(config(tmp_path, **{name: f"{name}.{ending}" for name in TEXTS}))
+    assert list(corpus.splits["test"].tags) == [["1"], ["0"], ["12"]]
+
+
+@pytest.mark.parametrize("label", [0.37, 1.0, -1, True, None])
+def test_what_names_no_class_is_refused(tmp_path: Path, label: object):
+    files = write(tmp_path)
+    (tmp_path / "train.jsonl").write_text(json.dumps({"text": "x y", "label": label}))
+    with pytest.raises(UserError) as error:
+        load_corpus(config(tmp_path, **files | {"train": "train.jsonl"}))
+    names(str(error.value), "train.jsonl:1", label)
 
 
 def test_columns_of_conllu_have_no_label_per_sentence(tmp_path: Path):
