@@ -19,7 +19,7 @@ from probe.config import UserError, closest
 from probe.format import duration, first_few, pluralize
 from probe.runs.records import load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_asked
-from probe.system.files import keys_in, read_note, short
+from probe.system.files import closest_path, keys_in, read_note, short
 from probe.system.locks import is_locked, try_lock, wait_for_lock
 
 
@@ -144,7 +144,8 @@ class SweepStatus:
 
 def other_results(folder: Path) -> str:
     """Says which results folders there are for one that is none: below it, or beside it the one of a similar name."""
-    for home in (folder, folder.parent):
+    parent = folder.parent if folder.parent.is_dir() else closest_path(folder.parent) or folder.parent
+    for home in (folder, parent):
         files = (file for name in ("records", SWEEP, "screen.json") for file in home.glob(f"*/{name}"))
         names = sorted({file.parent.name for file in files if file.parent != folder})
         if home != folder and (close := closest(folder.name, names)):

@@ -153,10 +153,15 @@ def write_json(path: Path, value: Any) -> None:
 
 def did_you_mean(setting: str, folder: Path) -> str:
     """Returns a hint for a folder that does not exist: the setting with the most similar path; empty without one."""
+    return f" Did you mean {setting}={close}?" if (close := closest_path(folder)) else ""
+
+
+def closest_path(folder: Path) -> Path | None:
+    """Returns a folder that does not exist with its first missing part corrected; None if nothing is close."""
     missing = next(part for part in (*reversed(folder.parents), folder) if not part.is_dir())
     there = [child.name for child in missing.parent.iterdir() if child.is_dir()] if missing.parent.is_dir() else []
     close = closest(missing.name, there)
-    return f" Did you mean {setting}={missing.parent / close / folder.relative_to(missing)}?" if close else ""
+    return missing.parent / close / folder.relative_to(missing) if close else None
 
 
 def why_not_writable(folder: Path, needed: int = 0) -> str | None:
