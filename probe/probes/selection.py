@@ -14,6 +14,7 @@ from probe.vectors.store import absolute
 
 ADDED = ("sum", "mean", "mix")  # combinations in which a layer's weight depends on its scale
 UNLIKE = 2.0  # ratio of deviations above which there is a warning
+MIDDLE = "middle"  # of layers.indices: the block L // 2
 REMEDY = "layers.normalize=scale brings layers to one scale"
 
 
@@ -55,7 +56,7 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
             )
         return Selection(cfg.name or "majority_tag", (), cfg.combine, 0)
     setting = f"layers={cfg.name}, which is layers.indices" if cfg.name else "layers.indices"
-    indices = absolute(cfg.indices, num_layers, setting)
+    indices = (num_layers // 2,) if cfg.indices == MIDDLE else absolute(cfg.indices, num_layers, setting)
     name = cfg.name or (
         f"layer_{indices[0]}"
         if len(indices) == 1 and cfg.combine != "mix"
