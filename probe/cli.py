@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shlex
 import signal
 import sys
 from typing import NoReturn
 
+from probe import __version__
 from probe.config import UserError, unknown_word
 from probe.format import printable
 
@@ -32,15 +34,19 @@ COMMANDS = {
     "export": ("export", "write features as files, or a row as a model to deploy"),
 }
 
+# Words that are typed as commands, and what to type instead of them.
+INSTEAD = {"sweep": "-m", "race": "screen", "run": "train"}
+
 # By `kill`; when the terminal closes; by a scheduler before it takes the machine away or the time is over.
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 HELP = """\
 usage: probe [COMMAND] [options] [setting=value ...]
+       probe --version
 
 Which layers of a frozen BERT should I use as features?
 
-commands (without one: train)
+commands (settings without one: train)
 {commands}
 
 `probe COMMAND --help` lists the options of a command.
@@ -51,7 +57,7 @@ examples:
   probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
   probe -m layers=last,layer_7,concat_2_5_7                  presets, and any layers by the names of their rows
   probe 'layers.indices=[0,12]' layers.combine=mean          any layers, by sum, mean, concat or mix
-  probe encoder.path=DIR data=columns data.path=DIR          your own encoder and corpus
+  probe encoder=DIR data=DATA                                your own encoder and corpus: folders, or names on the Hub
   probe inspect "I love Paris" encoder=minilm_l6             pieces, hidden states, vectors of one text
 
 `probe --cfg job` prints every setting with its value.
@@ -103,14 +109,22 @@ def _stop(*_: object) -> NoReturn:
 
 
 def dispatch(arguments: list[str]) -> int:
-    """Runs the command that the first argument names, or `train` if it names none, and returns the exit code."""
-    first = arguments[0] if arguments else ""
+    """Runs the command that the first argument names, else `train`; without any, the help. Returns the exit code."""
+    first, *others = arguments or ["--help"]
     if first in ("-h", "--help", "help"):
         lines = [f"  {name:<14}{text}" for name, (_, text) in COMMANDS.items()]
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
-    if first and first not in COMMANDS and "=" not in first and not first.startswith(("-", "+", "~")):
+    if first in ("-V", "--version"):
+        print(f"layer-probe {__version__}")
+        return 0
+    if first in INSTEAD:
+        raise UserError(f"{first!r} is no command. Type: {shlex.join(['probe', INSTEAD[first], *others])}")
+    if first == "doctor" and others and others[0] in COMMANDS | INSTEAD:
+        typed = shlex.join(["probe", "doctor", *["-m"] * (others[0] == "sweep"), *others[1:]])
+        raise UserError(f"{others[0]!r} needs what a run needs, so doctor takes settings alone. Type: {typed}")
+    if first not in COMMANDS and "=" not in first and not first.startswith(("-", "+", "~")):
         raise unknown_word(first, COMMANDS)
-    name, *others = arguments if first in COMMANDS else ["train", *arguments]
+    name, others = (first, others) if first in COMMANDS else ("train", arguments)
     module = importlib.import_module(f"probe.commands.{COMMANDS[name][0]}")  # of this command alone
     return getattr(module, name.replace("-", "_"))(others)

@@ -76,7 +76,7 @@ def submit(arguments: Sequence[str], parameters: Mapping[str, str], results_dir:
         if is_trial:
             return ""
         with executor.batch():
-            worker = [sys.executable, "-m", "probe", *arguments]
+            worker = [sys.executable, "-m", "probe", "train", *arguments]
             jobs = [executor.submit(os.execv, sys.executable, worker) for _ in range(workers)]
     except (NameError, ValueError, RuntimeError, OSError) as error:
         raise UserError(f"{LAUNCHER}: {' '.join(str(error).split())}") from None
