@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
@@ -21,6 +22,23 @@ PRECISIONS = ("float32", "bfloat16")
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
 LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all of them are trained
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")  # OWNER/NAME
+# What settings and groups are called elsewhere.
+SYNONYMS = {
+    word: setting
+    for setting, words in {
+        "data": "dataset dataset_name corpus",
+        "encoder": "model model_name model_name_or_path backbone pretrained",
+        "probe.learning_rate": "lr",
+        "probe.max_epochs": "epochs num_epochs n_epochs num_train_epochs",
+        "probe.batch_size": "batch bs train_batch_size",
+        "seed": "seeds random_seed random_state",
+        "results_dir": "output output_dir out out_dir save_dir",
+        "jobs": "workers num_workers n_jobs",
+        "device": "gpu cuda accelerator",
+    }.items()
+    for word in words.split()
+}
 
 
 class UserError(ValueError):
@@ -37,12 +55,12 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close}?" if (close := closest(word, known)) else ""
 
 
-def unknown(what: str, word: str, known: Collection[str]) -> UserError:
+def unknown(what: str, word: str, known: Collection[str], meant: str | None = None) -> UserError:
     """Returns the error for a name that does not exist, with the closest one and all that there are.
 
-    what: what was typed, or the setting that holds the name.
+    what: what was typed, or the setting that holds the name. meant: what it probably stands for, if that is known.
     """
-    return UserError(f"{what}: there is no {word!r}.{suggestion(word, known)} There are: {', '.join(known)}.")
+    return UserError(f"{what}: there is no {word!r}.{suggestion(meant or word, known)} There are: {', '.join(known)}.")
 
 
 def one_of(name: str, value: str, allowed: Collection[str]) -> None:
@@ -349,9 +367,9 @@ def layer_presets() -> list[LayersConfig]:
 def unknown_setting(key: str) -> UserError:
     """Returns the error for a setting that does not exist, with the closest one and all of its section."""
     names = [name for name in setting_names() if name != "layers.name"]
-    section = (closest(key, names) or key).partition(".")[0]
-    there = [name for name in names if name.partition(".")[0] == section]
-    return unknown(f"{key}=", key, there or [name for name in names if "." not in name])
+    meant = SYNONYMS.get(key.rpartition(".")[2].lower()) or closest(key, names) or key
+    there = [name for name in names if name.partition(".")[0] == meant.partition(".")[0]]
+    return unknown(f"{key}=", key, there or [name for name in names if "." not in name], meant)
 
 
 def unknown_word(word: str, commands: Collection[str] = ()) -> UserError:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from probe.config import UserError, closest, setting_names
+from probe.config import SYNONYMS, UserError, closest, setting_names
 from probe.format import printable
 
 
@@ -60,7 +60,8 @@ class Parser(argparse.ArgumentParser):
             value = value or (behind if re.fullmatch(r"[\w.,+]+", behind) else "VALUE")
             known = {option: option for option in self._option_string_actions}
             if any("setting=value" in str(action.metavar) for action in self._actions):
-                known |= {f"--{setting}": f"{setting}={value}" for setting in setting_names()}
+                settings = {setting: setting for setting in setting_names()} | SYNONYMS
+                known |= {f"--{word}": f"{setting}={value}" for word, setting in settings.items()}
             if close := closest(name, known):
                 hint = f"Did you mean {known[close]}?"
         raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. {hint}")
