@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from probe.config import (
     CHECKS,
+    HUB_NAME,
     UNUSED_SETTINGS,
     Config,
-    LayersConfig,
     UserError,
     conf_dir,
     layers_named,
@@ -28,6 +28,7 @@ from probe.config import (
     unknown_setting,
     unknown_word,
 )
+from probe.data.guesses import corpus_at
 from probe.format import hydra_quoted, reason_of
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.slurm import LAUNCHER
@@ -43,10 +44,12 @@ SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
 LISTS = ("layers.indices", "features.layers", "data.labels", "data.comment")
 # Settings that are paths. What Hydra's grammar refuses in them (~, letters beyond ASCII, brackets) is taken as it is.
 PATHS = ("data.path", "data.train", "data.dev", "data.test", "encoder.path", "results_dir", "features.cache_dir")
+PLACES = ("data", "encoder")  # groups whose value may be a path or a name on the Hub instead of a preset
 # Settings that only runs with a frozen encoder have.
 OF_FROZEN = re.compile(r"\+*(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 FINE_TUNED, FINE_TUNING = "condition=fine_tuned", "probe=finetune"  # this condition needs this kind of probe
-EACH = "each"  # of layers.indices in a sweep: every layer that the encoder has
+EACH = "each"  # of layers.indices or layers in a sweep: every layer that the encoder has
+EACH_LAYER = ("layers=single", f"layers.indices={EACH}")
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -75,6 +78,7 @@ def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Con
     from omegaconf import MissingMandatoryValue
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+    corpus_at.cache_clear()  # files may have changed
     words = [argument for argument in arguments if argument not in ("-m", "--multirun")]
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
@@ -108,8 +112,9 @@ def _parse(
         if "=" not in word:
             raise unknown_word(word)
     bare = [word.lstrip("+") for word in words]  # to Hydra, a sweep file is added, and everything else is there
+    bare = [part for word in bare for part in (EACH_LAYER if word == f"layers={EACH}" else (word,))]
     typed = [_override(parser, f"+{word}" if word.startswith("sweep=") else word) for word in bare]
-    several = [override for override in typed if override.is_sweep_override()]
+    several = [override for override in typed if override.is_sweep_override() or override.input_line == EACH_LAYER[1]]
     for override in typed:
         if override.input_line == LAUNCHER:  # of a command that does not submit itself
             command = shlex.join(["probe", *(word for word in sys.argv[1:] if not word.startswith("hydra"))])
@@ -136,7 +141,7 @@ def _parse(
 
 
 def _override(parser: OverridesParser, word: str) -> Override:
-    """Parses a setting; a path that cannot be parsed is taken as it is, but for interpolation.
+    """Parses a setting; what may be a path and cannot be parsed is taken as it is, but for interpolation.
 
     One with commas may be several paths, so it is taken so only if there is such a file or folder.
     """
@@ -148,7 +153,7 @@ def _override(parser: OverridesParser, word: str) -> Override:
         if name not in PATHS or not isinstance(override.value(), list | dict):
             return override
     except HydraException:
-        if name not in PATHS or ("," in value and not os.path.exists(os.path.expanduser(value))):  # noqa: PTH110, PTH111 - Path's raise
+        if name not in (*PATHS, *PLACES) or ("," in value and not os.path.exists(os.path.expanduser(value))):  # noqa: PTH110, PTH111 - Path's raise
             raise
     if (home := value.partition("/")[0]).startswith("~") and os.path.expanduser(home) == home:  # noqa: PTH111
         raise UserError(f"{word}: there is no home of {home}. A folder of this name: {name}=./{value}")
@@ -165,7 +170,8 @@ def _is_a_sweep(swept: Override, words: Sequence[str]) -> UserError:
     name = _name(swept)
     if name not in setting_names() and not (conf_dir() / name).is_dir():
         return unknown_setting(name)
-    as_list = f" For one list: '{name}=[{str(swept.input_line).partition('=')[2]}]'." if name in LISTS else ""
+    value = str(swept.input_line).partition("=")[2]
+    as_list = f" For one list: '{name}=[{value}]'." if name in LISTS and "," in value else ""
     return UserError(
         f"{swept.input_line} names several values, so this is a sweep. To train it: probe -m {shlex.join(words)} "
         f"(from Python: probe.sweep). To see its cost: probe doctor -m ...{as_list}"
@@ -177,7 +183,7 @@ def _jobs(parser: OverridesParser, overrides: Sequence[Override]) -> list[list[O
     values = {(_name(override), _is_preset(override)): _values(parser, override) for override in overrides}
     layers = ("layers.indices", False)
     rows = values.get(("layers", True), [])
-    if layers in values and (len(rows) > 1 or any(map(_row_named, rows))):
+    if layers in values and (len(rows) > 1 or any(_long_form(row)[1] for row in rows)):
         named = "each preset" if len(rows) > 1 else rows[0].input_line
         raise UserError(f"{values[layers][0].input_line} would replace the layers of {named}: type layers=single.")
     if [override.value() for override in values.get(layers, [])] != [EACH]:
@@ -237,29 +243,34 @@ def _is_preset(override: Override) -> bool:
 
 
 def _presets(job: Sequence[Override]) -> tuple[str, ...]:
-    """Returns the presets that a job chooses, as they are typed; layers=single for a row that is typed by its name.
+    """Returns the presets that a job chooses. Raises UserError for one that does not exist."""
+    return tuple(preset for preset, _ in map(_long_form, filter(_is_preset, job)) if preset)
 
-    Raises UserError for a preset that does not exist.
+
+def _long_form(override: Override) -> tuple[str, dict[str, Any]]:
+    """Returns what GROUP=VALUE stands for: a preset as it is typed ("" for none), and settings.
+
+    A value that is no preset is a row's name or number (layers), or a path or OWNER/NAME on the Hub (data, encoder).
+    Raises UserError for anything else.
     """
-    presets = []
-    for override in job:
-        if not _is_preset(override):
-            continue
-        group, name, typed = _name(override), str(override.value()), str(override.input_line)
-        if _row_named(override):
-            typed = "layers=single"
-        elif name not in (there := preset_names(group)):
-            by_number = " By number: layers=7, layers=concat_2_5_7, layers=mix_0_1." * (group == "layers")
-            raise UserError(f"{unknown(typed, name, there)}{by_number}")
-        presets.append(typed)
-    return tuple(presets)
-
-
-def _row_named(override: Override) -> LayersConfig | None:
-    """Returns the layers of a row that is typed by its name in tables or by its number; None for anything else."""
-    name = str(override.value())
-    is_row = _name(override) == "layers" and _is_preset(override) and name not in preset_names("layers")
-    return layers_named(name) if is_row else None
+    group, value, typed = _name(override), str(override.value()), str(override.input_line)
+    there, path, other = preset_names(group), Path(value).expanduser(), ""
+    if value in there:
+        return typed, {}
+    if group == "layers":
+        if row := layers_named(value):
+            return "layers=single", {"layers.indices": row.indices, "layers.combine": row.combine}
+        other = " By number: layers=7, layers=concat_2_5_7, layers=mix_0_1."
+    if group in PLACES:
+        if group == "data" and path.exists():
+            preset, settings = corpus_at(value)
+            return f"data={preset}", {f"data.{name}": setting for name, setting in settings.items()}
+        if HUB_NAME.fullmatch(value) and not path.parent.exists():
+            return ("data=hub", {"data.hub": value}) if group == "data" else ("", {"encoder.name": value})
+        if "/" in value or path.exists():
+            return ("data=columns" if group == "data" else ""), {f"{group}.path": value}
+        other = f" Or a folder: {group}=DIR; on the Hub: {group}=OWNER/NAME."
+    raise UserError(f"{unknown(typed, value, there)}{other}")
 
 
 class Composed(NamedTuple):
@@ -302,8 +313,8 @@ def _config(job: Sequence[Override]) -> Config:
 
     composed = _composed(_presets(job))
     settings = copy.deepcopy(composed.settings)
-    for row in filter(None, map(_row_named, job)):
-        settings.layers.indices, settings.layers.combine = row.indices, row.combine
+    for name, value in itertools.chain.from_iterable(_long_form(one)[1].items() for one in job if _is_preset(one)):
+        OmegaConf.update(settings, name, value)
     known = setting_names()
     for override in job:
         if not _is_preset(override):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from probe.config import PRESET_GROUPS, UserError, conf_dir, setting_names
+from probe.config import PRESET_GROUPS, SYNONYMS, UserError, conf_dir, setting_names
 from probe.probes.selection import select
 from probe.runs.config_from_record import as_overrides
 from probe.scoring.tags import find_scheme
@@ -183,6 +183,48 @@ def test_a_row_is_typed_by_its_name_or_number(name: str, indices: list[int], com
     typed = ["layers=single", f"layers.indices={indices}", f"layers.combine={combine}", "layers.normalize=scale"]
     assert repr(by_name) == repr(config_of(typed))
     assert select(by_name.layers, 12, 8).name == (name if name != "7" else "layer_7")
+
+
+@pytest.mark.parametrize(("num_layers", "layer"), [(12, 6), (13, 6), (1, 0)])
+def test_the_middle_layer_is_half_of_them_rounded_down(num_layers: int, layer: int):
+    middle = select(config_of(["layers=middle"]).layers, num_layers, 8)
+    assert (middle.name, middle.indices, middle.width) == ("middle", (layer,), 8)
+
+
+def test_each_layer_is_a_short_form():
+    encoder = ["-m", "encoder=minilm_l6", "seed=1,2"]
+    assert configs_of([*encoder, "layers=each"]) == configs_of([*encoder, "layers=single", "layers.indices=each"])
+    assert len(configs_of([*encoder, "layers=each"])[0]) == 14
+
+
+def test_an_encoder_is_chosen_by_its_folder_or_its_name_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("mine", "some/model", "ä,b (c)"):
+        Path(folder).mkdir(parents=True)
+    for short, long in (
+        (["encoder=mine"], ["encoder.path=mine"]),
+        (["encoder=some/model"], ["encoder.path=some/model"]),
+        (["encoder=some/modle"], ["encoder.path=some/modle"]),  # beside a folder, so it is refused when it is opened
+        (["encoder=ä,b (c)"], ["encoder.path=ä,b (c)"]),
+        (["encoder=./nowhere"], ["encoder.path=./nowhere"]),
+        (["encoder=mine", "encoder.lower_case=false"], ["encoder.path=mine", "encoder.lower_case=false"]),
+        (["encoder=owner/name"], ["encoder.name=owner/name"]),
+        (["+sweep=quickstart", "encoder=mine"], ["+sweep=quickstart", "encoder.path=mine"]),
+    ):
+        assert repr(configs_of(short)) == repr(configs_of(long)), short
+    both, _ = configs_of(["-m", "encoder=minilm_l6,mine,owner/name"])
+    assert [(cfg.encoder.name, cfg.encoder.path, cfg.encoder.num_layers) for cfg in both] == [
+        ("sentence-transformers/all-MiniLM-L6-v2", None, 6),
+        ("mine", "mine", None),
+        ("owner/name", None, None),
+    ]
+    assert config_of(["encoder={name:other}"]).encoder.name == "other"
+
+
+def test_what_settings_are_called_elsewhere_leads_to_settings_that_exist():
+    settings = {*setting_names()}
+    assert {*SYNONYMS.values()} <= settings
+    assert not settings & SYNONYMS.keys()
 
 
 def test_names_of_rows_and_presets_are_swept_together():

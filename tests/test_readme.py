@@ -83,7 +83,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (data / f"{name}.tsv").write_text("".join(labelled))
         (data / f"en_ewt-ud-{name}.conllu").write_text("\n".join(arcs(words) for words, _ in sentences))
         rows = [{"tokens": words, "ner_tags": tags} for words, tags in sentences]
-        (data / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for folder in (data, home / "json"):
+            folder.mkdir(exist_ok=True)
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data / "test.parquet")
     indexed = home / "indexed"
     indexed.mkdir()
@@ -117,15 +119,15 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     data = home / ("indexed" if "word_column" in command else "data")
     places = {
         "DIR": data,
-        "DATA": data,
+        "DATA": home / "json",
         "PART": data,
         "A": "results/demo-minilm",
         "B": "results/quickstart",
     }
-    words = [re.sub(r"^(.*=)?(DIR|DATA|PART|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
+    words = [re.sub(r"^(.*[=,])?(DIR|DATA|PART|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
     if kind not in ("sweep-status", "table", "report", "verify", "tag"):  # these read results
         encoder, *corpus = overrides(home / "encoder", data)
-        words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
+        words = [word for word in words if not word.startswith(("encoder.path=", f"encoder={data}"))] + [encoder]
         words = [new for word in words for new in (corpus if word == "data=demo" else [word])]
     if kind == "train":
         is_one_run = not {"-m", "+sweep"} & {word.partition("=")[0] for word in words}
@@ -135,7 +137,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
         if not {"probe=linear", "probe=finetune", "+sweep=tasks"} & set(words):  # these have no hidden units
             words += ["probe.hidden_size=4", *["probe.num_layers=1"] * ("probe=mlp" not in words)]
-        if not any(word.startswith(("data.path=", "data=demo_", "data=demo,")) for word in words):
+        if not any(word.startswith(("data.path=", "data=/", "data=demo_", "data=demo,")) for word in words):
             words.append(f"data.path={data}")
         if "+sweep=conll2003_m" in command and not any("precision" in word for word in words):
             words.append("probe.precision=float32")  # bfloat16, which it has, takes several times as long on most CPUs
@@ -143,7 +145,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     if kind == "screen":
         words = [word for word in words if "results_dir" not in word]
         words += ["results_dir=results/small-screen", "screen.max_layers=2"]
-        if not any(word.startswith(("data.path=", "data=demo_", "data=demo,")) for word in words):
+        if not any(word.startswith(("data.path=", "data=/", "data=demo_", "data=demo,")) for word in words):
             words.append(f"data.path={data}")
     if "--rerun" in words:  # of a run that an earlier command made small; committed ones: tests/verify/test_reruns.py
         words[words.index("results/demo-minilm")] = "results/small"

@@ -11,7 +11,7 @@ Checks that data, encoder and device are ready for the runs that these settings 
 estimates their cost in disk and time. Exit code 0 if they would work, 1 if not.
 """
 EXAMPLES = """\
-  probe doctor data=columns data.path=DIR encoder=minilm_l6
+  probe doctor data=DATA encoder=DIR
   probe doctor +sweep=floors_and_ceilings data=demo encoder=minilm_l6
   probe doctor +sweep=quickstart --like results/demo-quickstart
   probe doctor +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10

@@ -30,7 +30,7 @@ TRAIN_EXAMPLES = """\
   probe -m layers=last,layer_7,concat_2_5_7 seed=1,2,3
   probe 'layers.indices=[0,12]' layers.combine=mean
   probe +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10 hydra.launcher.timeout_min=120
-  probe encoder.path=DIR data=columns data.path=DIR
+  probe encoder=DIR data=DATA
 """
 EXTRACT = """\
 Computes the features of a corpus, all layers of all words, fills the feature store with them and

@@ -1,7 +1,9 @@
-"""Guesses how a corpus is to be read, for messages that name a setting to type: only what was tried and reads it."""
+"""Finds out how a corpus is to be read: for data=PATH, and for messages, which name only what was tried."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import re
 import shlex
@@ -13,11 +15,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from probe.config import DataConfig, UserError
+from probe.config import DataConfig, UserError, preset_values
 from probe.data.columns import cut_line
-from probe.data.json_parquet import LOOKED_AT, as_list, json_rows, plain_rows, table_of_rows
+from probe.data.json_parquet import LOOKED_AT, json_rows, plain_rows, table_of_rows
 from probe.data.layout import Layout
-from probe.data.readers import READERS, reader_of
+from probe.data.readers import READERS, is_saved, reader_of
 from probe.data.split import BYTE_ORDER_MARK, Split, bare_tag, lines_of
 from probe.scoring.tags import ALMOST, BARE_PREFIX, PREFIXED
 
@@ -31,7 +33,7 @@ COMMENT = re.compile(r"(#|%|;|//|<|\*\*|==|--|@@)(?=.*\w|\1)")  # how lines begi
 # Those between documents: # newdoc id = 1, ### PMID:1, ###MEDLINE:1, <doc id="1">, # hipe2022:document_id = 1
 BOUNDARY = re.compile(r"(?!</)[^\w\s]+ ?[^\n=]{0,20}?(doc|pmid|medline|article|abstract)\w*|###", re.I)
 HEADER = re.compile(r"(?<![a-z])(tokens?|words?|forms?|text|sentences?|tags?|labels?|ner|pos)(?![a-z0-9])", re.I)
-STARTS = ("train.*", "(dev|valid|testa).*", "test(?!a).*")  # of the names of the splits' files
+SPLIT_NAMES = {"train": "train", "dev": "dev|valid|testa", "test": "test(?!a)"}  # in names of files
 Settings = dict[str, Any]
 WORDS_AND_TAGS = "Write a list of words and a list with a tag per word"
 # What no setting reads: how a line of it looks (behind a line with the file's name), what it is, and what to write.
@@ -46,6 +48,48 @@ FORMATS = {
         f"Its labels have character offsets. Split the text into words first. {WORDS_AND_TAGS}."
     ),
 }
+
+
+@functools.cache  # for the many runs of a sweep
+def corpus_at(path: str) -> tuple[str, Settings]:
+    """Returns the preset and the settings of `data` that read a file, or a folder with a file per split.
+
+    What they do not read is refused when it is read, with what to type. Raises UserError for several possible choices.
+    """
+    place = Path(path).expanduser()
+    is_folder = place.is_dir() and not is_saved(place)
+    folder = place if is_folder else place.parent
+    choices = [files for files in files_of_splits(folder) if "train" in files]
+    choices = [files for files in choices if len(files) == max(map(len, choices))]
+    settings: Settings = {"path": path, "train": preset_values("data", "columns")["train"]}
+    if not is_folder:
+        if any(len(files) > 1 and place.name in files.values() for files in choices):
+            raise UserError(f"data={path}: beside it lie files of other splits. Type data={folder}")
+        settings = {"path": str(folder), "train": place.name}
+        settings |= {"dev": None, "dev_fraction": 0.1, "test": None, "test_fraction": 0.1}
+    elif len(choices) > 1:
+        ways = ", or ".join(" ".join(f"data.{name}={file}" for name, file in files.items()) for files in choices)
+        raise UserError(f"data={path}: which files? Type data=columns data.path={path} {ways}")
+    elif choices:
+        settings |= {name: choices[0]["train"].replace("train", name) for name in SPLIT_NAMES} | choices[0]
+    train = folder / settings["train"]
+    if is_csv := train.name.endswith((".csv", ".csv.gz")):
+        settings["separator"] = "comma"
+    return ("sentences" if _has_texts(train, is_csv) else "columns"), settings
+
+
+def _has_texts(file: Path, is_csv: bool) -> bool:
+    """Returns whether the first row has a text and one label, in the fields that data=sentences reads."""
+    text, label = (preset_values("data", "sentences")[name] for name in ("words_field", "tags_field"))
+    row: dict[str, Any] = {}
+    with contextlib.suppress(UserError, OSError, ValueError, StopIteration):  # said when it is read
+        if reader_of(file) is READERS["json"]:
+            _, row = next(json_rows(lines_of(file), str(file)))
+        elif reader_of(file) is READERS["parquet"]:
+            row = next(plain_rows(table_of_rows(file)))
+        else:
+            row = dict.fromkeys(cut_line(next(lines_of(file)).rstrip("\r"), "comma" if is_csv else "tab"), "")
+    return text in row and isinstance(row.get(label), str | int)
 
 
 def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataConfig, int | None], Any]) -> str:
@@ -101,12 +145,8 @@ def as_typed(value: object) -> str:
 def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
     """Yields settings that may read a corpus that was refused with this message."""
     folder, files = Path(str(cfg.path)).expanduser(), _files(cfg, message)
-    names = sorted(file.name for file in folder.glob("*"))
-    is_missing = not (folder / cfg.train).exists()
-    for ending in dict.fromkeys(["", *(Path(name).suffix for name in names)]) if is_missing else ():
-        fitting = [[name for name in names if re.search(f"{start}{re.escape(ending)}$", name)] for start in STARTS]
-        if [*map(len, fitting)] == [1, 1, 1]:
-            yield {split: name for split, (name,) in zip(("train", "dev", "test"), fitting, strict=True)}
+    if not (folder / cfg.train).exists():
+        yield from (files for files in files_of_splits(folder) if len(files) == len(SPLIT_NAMES))
     file, reader = files[0], reader_of(files[0])
     try:
         if reader is READERS["json"]:
@@ -129,6 +169,17 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
         return
 
 
+def files_of_splits(folder: Path) -> list[dict[str, str]]:
+    """Returns each choice of a file per split, by names and endings. A split with no file or several is left out."""
+    names, choices = sorted(file.name for file in folder.glob("*")), list[dict[str, str]]()
+    for ending in ("", *(Path(name).suffix for name in names)):
+        same = [name for name in names if name.endswith(ending)]
+        fitting = {split: [one for one in same if re.search(word, one)] for split, word in SPLIT_NAMES.items()}
+        files = {split: of_split[0] for split, of_split in fitting.items() if len(of_split) == 1}
+        choices += [files] if files not in choices else []
+    return choices
+
+
 def _lines(file: Path) -> list[str]:
     """Returns the first lines that are not empty."""
     lines = (line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK) for line in islice(lines_of(file), TRIED_LINES))
@@ -141,9 +192,6 @@ def _of_fields(cfg: DataConfig, rows: list[dict[str, Any]]) -> Iterator[Settings
     values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
     lists = {name: cells for name, cells in values.items() if cells and all(isinstance(cell, list) for cell in cells)}
     kinds = {name: {*map(type, chain(*cells) if name in lists else cells)} for name, cells in values.items()}
-    numbers = list(chain(*map(as_list, values.get(cfg.tags_field, []))))
-    if cfg.task != "spans" and {*map(type, numbers)} == {int} and max(numbers) < FEW_TAGS:
-        yield {"labels": list(map(str, range(max(numbers) + 1)))}
     for words, tags in permutations(lists, 2):
         is_tag_a_word = kinds[tags] <= {str, int} and [*map(len, lists[words])] == [*map(len, lists[tags])]
         if kinds[words] == {str} and (is_tag_a_word or kinds[tags] == {list}):

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
 
-from probe.config import EncoderConfig, FeaturesConfig, UserError
+from probe.config import HUB_NAME, EncoderConfig, FeaturesConfig, UserError
 from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.pooling import most_pieces, pooling_of
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
@@ -299,7 +299,8 @@ def local_folder(path: str) -> Path:
     if folder.is_file():
         raise UserError(f"{typed} is a file. Type the folder that holds config.json: encoder.path={folder.parent}")
     if not folder.is_dir():
-        raise UserError(f"{typed}: there is no such folder.{did_you_mean('encoder.path', folder)}")
+        on_hub = f" On the Hub: encoder.name={path}" if HUB_NAME.fullmatch(path) else ""
+        raise UserError(f"{typed}: there is no such folder.{did_you_mean('encoder.path', folder) or on_hub}")
     if (folder / "config.json").is_file():
         return folder
     below = [file for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/config.json"))]

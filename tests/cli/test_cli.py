@@ -15,6 +15,7 @@ import pytest
 from support.commands import DEADLINE_S, TINY, finish, interpreted, probe, python, start, stop, wait_for, workers_of
 from support.facts import names
 
+from probe import __version__
 from probe.cli import COMMANDS
 from probe.commands.arguments import Parser
 from probe.config import conf_dir
@@ -44,10 +45,9 @@ def in_training(folder: Path) -> int:
         (["+typo=1"], ["'typo'"]),
         (["-m", "hydra/launcher=joblib", "seed=1,2"], ["hydra/launcher=joblib", "jobs=N"]),
         (["lerning_rate=1"], ["probe.learning_rate"]),
-        (["probe.lr=1e-3"], ["probe.learning_rate"]),
+        (["probe.lr=1e-3"], ["probe.learning_rate?"]),
         (["layer=last"], ["layers?"]),
         (["encodr=minilm_l6"], ["encoder?"]),
-        (["seeds=1,2"], ["seed?"]),
         (["feature=1"], ["features.context"]),
         (["seed=x"], ["seed", "'x'", 0, "seed=A,B"]),
         (
@@ -94,7 +94,25 @@ def in_training(folder: Path) -> int:
         (["data=demo", "data.scheme=BIO"], ["data.scheme=BIO", "auto, IOB1"]),
         (["data=demo", "data.labels=O"], ["data.labels"]),
         (["table", "/nowhere"], ["/nowhere"]),
-        ([], ["data.path=DIR"]),
+        (["train"], ["data.path=DIR"]),
+        (["lr=1e-3"], ["probe.learning_rate?"]),
+        (["--lr", "0.1"], ["probe.learning_rate=0.1?"]),
+        (["probe.batch=8"], ["probe.batch_size?"]),
+        (["num_train_epochs=3"], ["probe.max_epochs?"]),
+        (["model=bert"], ["encoder?", "encoder.path"]),
+        (["--dataset=x"], ["data=x?"]),
+        (["seeds=1,2"], ["seed?"]),
+        (["encoder=roberta-base"], ["encoder=OWNER/NAME", "encoder=DIR"]),
+        (["data=demo", "encoder=./no/where"], ["encoder.path=./no/where"]),
+        (["data=demo", "encoder.path=some/model"], ["encoder.name=some/model"]),
+        (["data=/no/where", "encoder=minilm_l6"], ["data.path=/no/where"]),
+        (["encoder=~nobody_here/x"], ["~nobody_here"]),
+        (["layers=each", "encoder=minilm_l6"], ["probe -m layers=each encoder=minilm_l6"]),
+        (["layers=single", "layers.indices=each"], ["probe -m layers=single layers.indices=each"]),
+        (["sweep", "layers=last,sum_all"], ["probe -m layers=last,sum_all"]),
+        (["race", "data=demo"], ["probe screen data=demo"]),
+        (["doctor", "screen", "data=demo"], ["probe doctor data=demo"]),
+        (["doctor", "sweep", "seed=1,2"], ["probe doctor -m seed=1,2"]),
     ],
 )
 def test_a_users_mistake_is_two_lines_and_exit_2(arguments: list[str], facts: list, typed):
@@ -116,10 +134,11 @@ def test_what_is_not_submitted_says_how_it_is(command: str, typed):
 def test_a_mistyped_folder_leads_to_the_closest(command: str, typed, tmp_path: Path):
     (tmp_path / "results" / "quickstart" / "records").mkdir(parents=True)
     (tmp_path / "results" / "quikstarts").mkdir()  # no results
-    done = typed(command, "results_dir=results/quikstart")  # as for a run; a bare folder does too
-    assert done.returncode == 2
-    names(done.stderr, "results/quickstart")
-    assert "results_dir=" not in done.stderr
+    for folder in ("results_dir=results/quikstart", "resluts/quickstart", "reslts/quikstart"):  # the first as for a run
+        done = typed(command, folder)
+        assert done.returncode == 2
+        names(done.stderr, "results/quickstart")
+        assert "results_dir=" not in done.stderr
 
 
 @pytest.mark.parametrize("command", [["table"], ["verify"], ["sweep-status"], ["tag", "--row", "last"]])
@@ -169,10 +188,16 @@ def test_every_sweep_file_typed_as_a_command_is_named_as_it_is_typed(sweep: str,
     names(typed(sweep.replace("_", "-")).stderr, f"+sweep={sweep}")
 
 
-def test_help_lists_the_commands(tmp_path: Path):
-    done = interpreted("--help", cwd=tmp_path)
-    assert done.returncode == 0
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
+def test_help_lists_the_commands(arguments: list[str], typed):
+    done = typed(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
     names(done.stdout, *COMMANDS)
+
+
+def test_the_version_is_that_of_the_package(typed):
+    done = typed("--version")
+    assert (done.returncode, done.stdout.split()) == (0, ["layer-probe", __version__])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -187,7 +212,7 @@ def test_help_explains_every_option_and_gives_examples(command: str, typed, monk
 
 
 def test_a_process_of_its_own_says_nothing_else(tmp_path: Path):
-    done = interpreted(cwd=tmp_path)
+    done = interpreted("train", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     names(done.stderr, "data.path=DIR")
     assert len(done.stderr.strip().splitlines()) <= 2
@@ -196,11 +221,14 @@ def test_a_process_of_its_own_says_nothing_else(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "unneeded"),
     [
+        ([], ["torch", "hydra"]),
         (["--help"], ["torch", "hydra"]),
         (["train", "--help"], ["torch", "hydra"]),
         (["table", "--help"], ["torch", "hydra", "scipy"]),
         (["table", str(DEMO)], ["torch", "transformers", "datasets", "hydra", "pytorch_lightning"]),
         (["verify", str(DEMO)], ["torch", "transformers", "datasets", "pytorch_lightning"]),
+        (["doctor", "data=json", "data.path=/nope", "encoder=minilm_l6"], ["torch", "transformers", "datasets"]),
+        (["doctor", "data=demo", "encoder.path=/nope"], ["torch", "transformers", "datasets"]),
     ],
 )
 def test_what_a_command_does_not_need_is_not_imported(arguments: list[str], unneeded: list[str]):

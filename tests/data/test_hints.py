@@ -177,7 +177,6 @@ PAIR = [{"sentence1": f"{n} a man @", "sentence2": "a dog {n} runs"} for n in ra
         ("jsonl", lines_of(*(row | {"score": 2.5} for row in PAIR)), [1]),
         ("jsonl", lines_of(*(row | {"label": "same"} for row in PAIR)), [1]),
         ("jsonl", lines_of(*({"text": f"a man {n} @", "id": f"no{n}"} for n in range(4))), [1]),
-        ("jsonl", lines_of({"tokens": ["EU", "@"], "ner_tags": [1, 0]}), [1, "data.labels"]),
         ("jsonl", lines_of({"\ud800": ["EU", "@"], "ner_tags": ["B-ORG", "O"]}), [1, r"\ud800"]),
         ("jsonl", lines_of({"tokens": ["EU\ud800", "@"], "ner_tags": ["B-ORG", "O"]}), [1, r"\ud800"]),
         ("jsonl", lines_of({"tokens": ["EU", "@"], "ner_tags": ["B-\ud800", "O"]}), [1, r"\ud800"]),
@@ -267,19 +266,12 @@ def test_a_column_of_sentences_that_is_not_read_is_warned_of(tmp_path: Path):
         assert (corpus.splits["train"].lengths, corpus.notes) == ([3, 2, 2], [])
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_numbers_without_names_get_a_line_that_can_be_typed(tmp_path: Path, ending: str):
-    rows: list[dict] = [{"text": f"a {n} @", "label": n % 2} for n in range(4)]
-    for name, word in FILES.items():
-        own = [row | {"text": row["text"].replace("@", word)} for row in rows]
-        if ending == "parquet":
-            datasets.Dataset.from_list(own).to_parquet(tmp_path / f"{name}.parquet")
-        else:
-            (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
-    settings = ["data=sentences", *(f"data.{name}={name}.{ending}" for name in FILES)]
-    (typed,) = TYPED.findall(refused(tmp_path, *settings))
-    corpus = load_corpus(configs_of([*settings, f"data.path={tmp_path}", *shlex.split(typed)])[0][0].data)
-    assert list(corpus.splits["train"].tags) == [["0"], ["1"], ["0"], ["1"]]
+def test_numbers_of_words_are_tags_if_they_are_no_spans(tmp_path: Path):
+    text = lines_of({"tokens": ["EU", "@"], "ner_tags": [1, 0]})
+    corpus, typed = follow(tmp_path, text, ending="jsonl")
+    assert isinstance(corpus, Corpus), corpus
+    assert (typed, list(corpus.splits["train"].tags)) == (["data.task=tags"], [["1", "0"]])
+    names(refused(tmp_path, *(f"data.{name}={name}.jsonl" for name in FILES)), "train.jsonl:1", "data.labels")
 
 
 FILMS = "".join(f"a {word} film {n} @,{label}\n" for n in range(4) for word, label in (("good", "pos"), ("bad", "neg")))
