@@ -32,6 +32,7 @@ from probe.data.guesses import corpus_at
 from probe.format import hydra_quoted, reason_of
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.slurm import LAUNCHER
+from probe.system.files import did_you_mean
 from probe.vectors.sources import source_kind
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def _long_form(override: Override) -> tuple[str, dict[str, Any]]:
         if row := layers_named(value):
             return "layers=single", {"layers.indices": row.indices, "layers.combine": row.combine}
         other = " By number: layers=7, layers=concat_2_5_7, layers=mix_0_1."
-    if group in PLACES:
+    if group in PLACES and value:
         if group == "data" and path.exists():
             preset, settings = corpus_at(value)
             return f"data={preset}", {f"data.{name}": setting for name, setting in settings.items()}
@@ -269,7 +270,7 @@ def _long_form(override: Override) -> tuple[str, dict[str, Any]]:
             return ("data=hub", {"data.hub": value}) if group == "data" else ("", {"encoder.name": value})
         if "/" in value or path.exists():
             return ("data=columns" if group == "data" else ""), {f"{group}.path": value}
-        other = f" Or a folder: {group}=DIR; on the Hub: {group}=OWNER/NAME."
+        other = f"{did_you_mean(group, path)} Or a folder: {group}=DIR; on the Hub: {group}=OWNER/NAME."
     raise UserError(f"{unknown(typed, value, there)}{other}")
 
 

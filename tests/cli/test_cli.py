@@ -107,6 +107,8 @@ def in_training(folder: Path) -> int:
         (["data=demo", "encoder.path=some/model"], ["encoder.name=some/model"]),
         (["data=/no/where", "encoder=minilm_l6"], ["data.path=/no/where"]),
         (["encoder=~nobody_here/x"], ["~nobody_here"]),
+        (["data=", "encoder=minilm_l6"], ["data=", "demo"]),  # not this folder
+        (["encoder=", "data=demo"], ["encoder=", "minilm_l6"]),
         (["layers=each", "encoder=minilm_l6"], ["probe -m layers=each encoder=minilm_l6"]),
         (["layers=single", "layers.indices=each"], ["probe -m layers=single layers.indices=each"]),
         (["sweep", "layers=last,sum_all"], ["probe -m layers=last,sum_all"]),
@@ -155,6 +157,7 @@ def test_a_mistyped_folder_of_a_corpus_leads_to_the_closest(typed, tmp_path: Pat
     (tmp_path / "my corpus" / "tagged").mkdir()
     for wrong, right in (("my corpse", "my corpus"), ("my corpse/tagged", "my corpus/tagged")):
         names(typed("data=columns", f"data.path={tmp_path}/{wrong}").stderr, f"data.path={tmp_path}/{right}?")
+    names(typed("data=my corpse").stderr, "data=my corpus?")
 
 
 def test_a_plus_that_hydra_needs_or_refuses_may_be_left_out_or_typed(typed):
