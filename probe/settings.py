@@ -50,7 +50,7 @@ PLACES = ("data", "encoder")  # groups whose value may be a path or a name on th
 OF_FROZEN = re.compile(r"\+*(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 FINE_TUNED, FINE_TUNING = "condition=fine_tuned", "probe=finetune"  # this condition needs this kind of probe
 EACH = "each"  # of layers.indices or layers in a sweep: every layer that the encoder has
-EACH_LAYER = ("layers=single", f"layers.indices={EACH}")
+EACH_LAYER = (f"layers={EACH}", f"layers.indices={EACH}")
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -113,9 +113,8 @@ def _parse(
         if "=" not in word:
             raise unknown_word(word)
     bare = [word.lstrip("+") for word in words]  # to Hydra, a sweep file is added, and everything else is there
-    bare = [part for word in bare for part in (EACH_LAYER if word == f"layers={EACH}" else (word,))]
     typed = [_override(parser, f"+{word}" if word.startswith("sweep=") else word) for word in bare]
-    several = [override for override in typed if override.is_sweep_override() or override.input_line == EACH_LAYER[1]]
+    several = [override for override in typed if override.is_sweep_override() or override.input_line in EACH_LAYER]
     for override in typed:
         if override.input_line == LAUNCHER:  # of a command that does not submit itself
             command = shlex.join(["probe", *(word for word in sys.argv[1:] if not word.startswith("hydra"))])
@@ -187,14 +186,18 @@ def _jobs(parser: OverridesParser, overrides: Sequence[Override]) -> list[list[O
     if layers in values and (len(rows) > 1 or any(_long_form(row)[1] for row in rows)):
         named = "each preset" if len(rows) > 1 else rows[0].input_line
         raise UserError(f"{values[layers][0].input_line} would replace the layers of {named}: type layers=single.")
-    if [override.value() for override in values.get(layers, [])] != [EACH]:
+    are_indices = [override.value() for override in values.get(layers, [])] == [EACH]
+    if not are_indices and EACH not in [row.value() for row in rows]:
         return _products(values)
+    asked, one = (layers, "layers.indices=0") if are_indices else (("layers", True), "layers=layer_0")
     of_encoder = {key: options for key, options in values.items() if key[0].partition(".")[0] == "encoder"}
     jobs = []
     for encoder in itertools.product(*of_encoder.values()):
         of_one = values | {key: [override] for key, override in zip(of_encoder, encoder, strict=True)}
-        number = _num_layers(_products(of_one | {layers: [parser.parse_override("layers.indices=0")]})[0])
-        of_one[layers] = parser.parse_overrides([f"layers.indices={k}" for k in range(-number, 1)])
+        number = _num_layers(_products(of_one | {asked: [parser.parse_override(one)]})[0])
+        name, _, _ = one.rpartition("0")
+        every = parser.parse_overrides([f"{name}{k}" for k in (*range(1, number + 1), 0)])
+        of_one[asked] = [single for row in values[asked] for single in (every if row.value() == EACH else [row])]
         of_one["encoder.num_layers", False] = [parser.parse_override(f"encoder.num_layers={number}")]
         jobs += _products(of_one)
     return jobs

@@ -41,7 +41,7 @@ def test_every_sweep_composes_and_names_presets_that_exist(sweep: str):
     configs, is_sweep = configs_of([f"+sweep={sweep}", "seed=1"])
     assert is_sweep
     names = {cfg.layers.name for cfg in configs}
-    assert names == {""} or all((conf_dir() / "layers" / f"{name}.yaml").is_file() for name in names)
+    assert all((conf_dir() / "layers" / f"{name}.yaml").is_file() for name in names - {""})
 
 
 def test_each_layer_is_every_single_layer_of_the_encoder_asked_for():
@@ -55,7 +55,7 @@ def test_a_sweep_over_layers_must_know_their_number():
     with pytest.raises(UserError, match=r"encoder\.path=DIR"):  # there is no such folder
         configs_of(own)
     configs, _ = configs_of([*own, "encoder.num_layers=3"])
-    assert [cfg.layers.indices for cfg in configs] == list(range(-3, 1))
+    assert [cfg.layers.indices for cfg in configs] == [1, 2, 3, 0]
     assert {cfg.encoder.num_layers for cfg in configs} == {3}, "a wrong number will be refused"
 
 
@@ -71,7 +71,7 @@ def test_each_layer_of_several_encoders_counts_those_of_each(tmp_path: Path):
         for cfg in configs:
             by_encoder.setdefault((cfg.encoder.name, cfg.encoder.path), []).append((cfg.seed, cfg.layers.indices))
         for asked, number in zip(by_encoder.values(), numbers, strict=True):
-            assert sorted(asked) == [(seed, k) for seed in (1, 2) for k in range(-number, 1)]
+            assert sorted(asked) == [(seed, k) for seed in (1, 2) for k in range(number + 1)]
     (tmp_path / "config.json").write_text("[]")
     for wrong, named in ((tmp_path, r"encoder\.num_layers=N"), ("nowhere", r"encoder\.path=nowhere")):
         with pytest.raises(UserError, match=named):
@@ -193,8 +193,14 @@ def test_the_middle_layer_is_half_of_them_rounded_down(num_layers: int, layer: i
 
 def test_each_layer_is_a_short_form():
     encoder = ["-m", "encoder=minilm_l6", "seed=1,2"]
-    assert configs_of([*encoder, "layers=each"]) == configs_of([*encoder, "layers=single", "layers.indices=each"])
-    assert len(configs_of([*encoder, "layers=each"])[0]) == 14
+    rows = {}
+    for typed in (["layers=each"], ["layers=single", "layers.indices=each"], ["layers=each,majority_tag"]):
+        rows[typed[0]] = [(cfg.seed, select(cfg.layers, 6, 8)) for cfg in configs_of([*encoder, *typed])[0]]
+    short, long, with_another = rows.values()
+    assert short == long
+    assert len(short) == 14
+    assert set(short) < set(with_another)
+    assert {row.name for _, row in set(with_another) - set(short)} == {"majority_tag"}
 
 
 def test_an_encoder_is_chosen_by_its_folder_or_its_name_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -79,8 +79,17 @@ def _prepare_finetune(cfg: Config) -> Config:
 def _prepare_majority_tag(cfg: Config) -> Config:
     """Resets what the baseline does not depend on, so that a sweep over it makes one run.
 
-    The probe's other settings stay, because they say which table the row is in.
+    The probe's other settings stay, because they say which table the row is in. Raises UserError for a baseline that
+    the task does not have, and for texts that are ids alone.
     """
+    name, data = cfg.layers.name or cfg.layers.combine, cfg.data
+    if cfg.layers.combine not in task_of(data).baselines:
+        raise UserError(f"layers={name} is no baseline of data.task={data.task}. Type layers=majority_tag.")
+    if data.id_field is not None and data.id_field == data.words_field:
+        raise UserError(
+            f"layers={name} reads texts, and data.words_field={data.words_field} has ids. Name the field with the "
+            "text, data.words_field=text, or type layers=each."
+        )
     return replace(
         _prepare_patience(cfg),
         seed=0,

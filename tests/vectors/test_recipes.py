@@ -54,7 +54,7 @@ def scored(typed: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Pat
     """The layers that `probe` trains a linear probe on, each, from a folder that has vectors and labels."""
 
     def run(folder: Path) -> list[int]:
-        (command,) = re.findall(r"^`probe (-m data=items .*)` reads\.$", README.read_text(), flags=re.M)
+        (command,) = re.findall(r"^`probe (.*data=items .*)` reads\.$", README.read_text(), flags=re.M)
         words = command.replace("DIR", str(folder)).split()
         done = typed(*words, "seed=1", "probe.max_epochs=1", "results_dir=out", "jobs=1")
         assert done.returncode == 0, done.stderr
