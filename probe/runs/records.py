@@ -96,6 +96,7 @@ class RecordedEncoder:
     num_layers: Annotated[int, msgspec.Meta(ge=0, le=1000)]
     hidden_size: Count
     commit: str | None = None  # of the Hub's model that it is
+    layer_names: list[str] | None = None  # of vectors of another program
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from probe.scoring import detection
 from probe.scoring.metrics import Scores
 from probe.system.files import now, write_json
 from probe.system.provenance import Software, provenance
-from probe.vectors.store import read_manifest
+from probe.vectors.store import HoldsVectors, read_manifest
 
 if TYPE_CHECKING:
     from probe.probes.fitting import Fit
@@ -97,6 +97,7 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
             encoder.num_layers,
             encoder.hidden_size,
             encoder.commit,
+            encoder.layer_names if isinstance(encoder, HoldsVectors) else None,
         ),
         features=records.RecordedFeatures(store.vectors_key, store.identity, fitted.placement, without_pieces or None),
         layers=records.RecordedLayers(list(selection.indices), selection.combine, selection.width, fitted.deviations),

@@ -98,6 +98,10 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
         yield f"chosen by the screen for the scores of their layers, on the same dev text: {chosen}."
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
         yield "paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs."
+    for encoder, names in {row.encoder: row.record.encoder.layer_names for row in rows if row.n}.items():
+        if names:
+            named = [f"{k} is {name}" for k, name in enumerate(names)]
+            yield f"{with_encoder('layers', encoder)}: {first_few(named, len(named))}."
     if any(not row.indices for row in rows):
         yield PROBES["majority_tag"].note or ""
     conditions = {name for row in rows for name in row.identity.conditions}

@@ -57,6 +57,7 @@ class GivenVectors:
     dtype: str
     fingerprint: dict[str, str]
     ids: dict[str, list[str]]
+    layer_names: list[str] | None = None
     commit: str | None = None
     pretrained: dict[str, str] | None = None
     lower_cases: bool = False
@@ -150,7 +151,9 @@ def open_vectors(cfg: EncoderConfig, cache_dir: Path) -> GivenVectors:
     if cfg.num_layers not in (None, layers - 1):
         raise UserError(f"{folder} has layers 0 to {layers - 1}, not encoder.num_layers={cfg.num_layers}.")
     fingerprint = {split: file_hash(_file(folder, split), cache_dir) for split in SPLITS} | {"ids": key_of(ids)}
-    return GivenVectors(cfg.name, f"vectors in {folder}", folder, layers - 1, size, dtype, fingerprint, ids)
+    return GivenVectors(
+        cfg.name, f"vectors in {folder}", folder, layers - 1, size, dtype, fingerprint, ids, _layer_names(folder)
+    )
 
 
 def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int]:
@@ -186,6 +189,25 @@ def tensor_names(file: Path) -> list[str]:
     return sorted(
         names, key=lambda name: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
     )
+
+
+def _layer_names(folder: Path) -> list[str] | None:
+    """Returns the names of the layers: of the tensors, or "layers", a list as JSON in the metadata of train's file.
+
+    None if there are none, or if they say no more than numbers do.
+    """
+    file = _file(folder, "train")
+    with _opened(file) as opened:
+        stated = (opened.metadata() or {}).get("layers")
+    try:
+        names = [str(one) for one in json.loads(stated)] if stated else tensor_names(file)
+    except ValueError as error:
+        raise UserError(f'{file}: "layers" in its metadata is no list ({reason_of(error)}).') from None
+    if len(names) != _shape(file)[1]:
+        if stated:
+            raise UserError(f'{file}: "layers" in its metadata names {len(names)} layers, not {_shape(file)[1]}.')
+        return None
+    return None if [re.sub(r"\D+", "", one) for one in names] == [str(k) for k in range(len(names))] else names
 
 
 def _shape(file: Path) -> tuple[int, int, int, str]:

@@ -109,9 +109,13 @@ class Source(Protocol):
 
 @runtime_checkable
 class HoldsVectors(Source, Protocol):
-    """Says what a store needs of a source that holds its vectors itself, so that none are stored. dtype: of these."""
+    """Says what a store needs of a source that holds its vectors itself, so that none are stored.
+
+    dtype: of these. layer_names: as they are called there; None: by their numbers.
+    """
 
     dtype: str
+    layer_names: list[str] | None
 
     def rows(self, corpus: Corpus, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Returns the vectors of a shard, (W, H) for each layer. Raises UserError."""

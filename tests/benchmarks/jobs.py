@@ -90,7 +90,7 @@ def main() -> None:
         ]
         lines.append([job, f"layer {best} of {last}", f"{layers[best][0]:.1f}", *behind])
     headers = ["job", "best layer", "dev", f"middle layer ({last // 2}) behind", f"last layer ({last}) behind"]
-    print(tabulate(lines, headers, tablefmt="github"))
+    print(tabulate(lines, headers, tablefmt="github", disable_numparse=True))
 
 
 if __name__ == "__main__":

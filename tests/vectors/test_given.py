@@ -103,6 +103,13 @@ def test_one_tensor_per_layer_is_the_same(typed: Callable, tmp_path: Path):
         done = typed(*settings(tmp_path / folder), f"results_dir=out-{folder}")
         assert done.returncode == 0, done.stderr
     assert checksums(tmp_path / "out-whole") == checksums(tmp_path / "out-each")
+    items(tmp_path / "with-names", [0, 1, 2, 3, 4, 5])
+    for file in (tmp_path / "with-names").glob("*.safetensors"):
+        save_file(load_file(file), file, {"layers": '["3", "18", "33"]'})
+    assert typed(*settings(tmp_path / "with-names"), "results_dir=named").returncode == 0
+    assert checksums(tmp_path / "named") == checksums(tmp_path / "out-each")
+    names(typed("table", "named").stdout, "1 is 18")
+    assert "1 is" not in typed("table", "out-each").stdout, "the tensors' names say no more than their numbers"
 
 
 def without_a_row(folder: Path) -> None:
