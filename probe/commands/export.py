@@ -22,6 +22,7 @@ EXAMPLES = """\
   probe export data=demo encoder=minilm_l6 layers.indices=0: --each --to features
       then in Python: safetensors.numpy.load_file("features/train.safetensors")["vectors"]
   probe export results/kept --row last --model model
+  probe export encoder=minilm_l6 layers=layer_4 --sentence-transformers my-embedder
 """
 
 
@@ -36,6 +37,12 @@ def export(arguments: list[str]) -> int:
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--to", type=Path, metavar="DIR", help="the new folder")
     to.add_argument("--model", type=Path, metavar="DIR", help="write a row as a model to deploy into this new folder")
+    to.add_argument(
+        "--sentence-transformers",
+        type=Path,
+        metavar="DIR",
+        help="write one layer, pooled as features.sentence says, for SentenceTransformer into this new folder",
+    )
     parser.add_argument("--row", help="the row, by its name in tables (needed if there are several)")
     parser.add_argument("--seed", type=int, metavar="S", help="the seed of the row (default: the best one on dev)")
     parser.add_argument(
@@ -57,6 +64,11 @@ def export(arguments: list[str]) -> int:
         return 0
     if folders:
         raise UserError(f"export: {folders[0]!r} is no setting. To write a row of it as a model: --model DIR.")
+    if options.sentence_transformers:
+        from probe.export.embedder import export_embedder
+
+        export_embedder(config_of(overrides), options.sentence_transformers, log)
+        return 0
     from probe.export.export import export as write
 
     write(config_of(overrides), options.to, options.each, log)

@@ -87,10 +87,10 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         whole: Any = load_model(encoder, "cpu", final_norm=cfg.features.final_norm)
         texts = trial_texts(encoder, "cpu")
         measured = hidden_states(whole, *texts)[: deepest + 1]
-        smaller, blocks = _cut(encoder, whole, texts, measured)
+        smaller, blocks = cut_encoder(encoder, whole, texts, measured)
         served = _with_classifier(smaller, texts, record, tagger, normalization) if blocks == deepest else None
         (served or smaller).save_pretrained(part)
-        _save_tokenizer(encoder.tokenizer, part)
+        save_tokenizer(encoder.tokenizer, part)
         for path in (file, weights_path(file)):
             (part / path.parent.name).mkdir()
             shutil.copyfile(path, part / path.parent.name / path.name)
@@ -99,7 +99,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         if not _are_equal(hidden_states(again, *texts), measured):
             raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")
         write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
-        speeds = [_pieces_per_second(model, texts) for model in (whole, smaller)]
+        speeds = [pieces_per_second(model, texts) for model in (whole, smaller)]
         sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, smaller)]
         usage = _usage(part, served, made) if served else ""
         card = _card(record, row, blocks, usage, sizes, speeds, target.name)
@@ -110,7 +110,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
     log(f"{type(served or smaller).__name__} in {target}{uses.get(usage, '')}")
 
 
-def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[Any, int]:
+def cut_encoder(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[Any, int]:
     """Returns the encoder with as few blocks as give the measured hidden states, and the number of these blocks.
 
     texts: of `trial_texts`. measured: of the whole encoder on these texts, layers 0 to the deepest that is needed.
@@ -183,7 +183,7 @@ def _with_classifier(
     return model if (scores - expected).norm() <= EQUAL * expected.norm() else None
 
 
-def _save_tokenizer(tokenizer: Any, folder: Path) -> None:
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     """Saves a tokenizer so that transformers loads it as it cuts words here.
 
     Its class would make it anew from its vocabulary, in some classes without the space before each word.
@@ -219,7 +219,7 @@ def _usage(folder: Path, model: Any, made: Encoder) -> str:
         return usage
 
 
-def _pieces_per_second(model: Any, texts: Texts) -> float:
+def pieces_per_second(model: Any, texts: Texts) -> float:
     """Measures an encoder's speed on the CPU."""
     ids, types = texts[0][:1].repeat(SPEED_TEXTS, 1), None if texts[2] is None else texts[2][:1].repeat(SPEED_TEXTS, 1)
 
