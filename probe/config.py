@@ -101,6 +101,8 @@ class DataConfig:
     tags_field: str
     document_field: str | None
     id_field: str | None  # null: a text is its own id
+    offsets: str | None  # null: characters, unless that is doubtful
+    overlaps: str | None  # null: refused
     labels: list[str] | None
     scheme: str
     ill_formed: str
@@ -255,6 +257,8 @@ CHECKS: dict[str, Check] = {
     "data.separator": _among("auto", "whitespace", "tab", "space", "comma"),
     "data.scheme": _among("auto", "IOB1", "IOB2", "BIOES", "BILOU", "BMES", "IO"),
     "data.ill_formed": _among("report", "error"),
+    "data.offsets": _among("characters", "utf16"),
+    "data.overlaps": _among("longest"),
     "data.order": _among("document", "independent"),
     "data.comment": MARKS,
     "data.document_marker": MARK,

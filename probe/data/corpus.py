@@ -21,7 +21,7 @@ from probe.data.layout import Layout
 from probe.data.order import FEWEST_SENTENCES, neighbours_in_common, order_of
 from probe.data.readers import is_saved, read_file
 from probe.data.repository import read_hub
-from probe.data.split import Split, SplitCounts, bare_tag
+from probe.data.split import CUT_WORDS, Split, SplitCounts, bare_tag
 from probe.data.task import Task
 from probe.data.tasks import SPANS, task_of
 from probe.data.warnings import WARNING, data_warnings, shared_sentences
@@ -166,7 +166,8 @@ def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
     corpus.notes += notes
     corpus.about |= {"skipped": skipped} if skipped else {}
     for what, counts in skipped.items():
-        corpus.notes.append(f"skipped {what}: {', '.join(f'{count} in {name}' for name, count in counts.items())}")
+        by_split = ", ".join(f"{count} in {name}" for name, count in counts.items())
+        corpus.notes.append(f"{what if what == CUT_WORDS else f'skipped {what}'}: {by_split}")
     for name, part in taken.items():
         apart = "; a document may lie in both" * (part["by"] == "sentence" and cfg.order != "independent")
         corpus.notes.append(

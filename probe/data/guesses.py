@@ -38,15 +38,11 @@ Settings = dict[str, Any]
 WORDS_AND_TAGS = "Write a list of words and a list with a tag per word"
 # What no setting reads: how a line of it looks (behind a line with the file's name), what it is, and what to write.
 FORMATS = {
-    r"\A.*\.spacy\n": f"That is spaCy's DocBin. {WORDS_AND_TAGS} as JSON lines.",
-    r"^T\d+\t\S+ \d+ \d+": "Those are brat's annotations, by characters. Write a word and its tag per line.",
+    r"^T\d+\t\S+ \d+ \d+": "Those are annotations of brat. Name the folder with its .txt and .ann files.",
     r"^__label__\S": "Those are lines of fastText. Write label TAB text: sed -E 's/^__label__([^ ]+) +/\\1\\t/' FILE.",
     r"^\S+([|/])\S+(?: \S+\1\S+)*$": "Those are pairs of a word and its tag. Write one per line, with a tab between.",
     r"""(?:^|[\t,"] ?)\['[^']+'[], ]|"\[(?:""|\\")""": f"Its lists are texts. {WORDS_AND_TAGS} as JSON lines.",
     rf'"{TAG}(?: {TAG})+"': f"Its tags are one text. {WORDS_AND_TAGS}.",
-    r'^(?!.*": ?\["[^]]).*(?:"(?:start|begin)_?(?:offset|char)?": ?\d+|\[\d+, ?\d+, ?")': (
-        f"Its labels have character offsets. Split the text into words first. {WORDS_AND_TAGS}."
-    ),
 }
 
 
@@ -148,6 +144,8 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
     if not (folder / cfg.train).exists():
         yield from (files for files in files_of_splits(folder) if len(files) == len(SPLIT_NAMES))
     file, reader = files[0], reader_of(files[0])
+    if cfg.task != "spans" and reader not in (READERS["columns"], READERS["conllu"]):
+        yield {"task": "spans"}
     try:
         if reader is READERS["json"]:
             yield from _of_fields(cfg, [row for _, row in islice(json_rows(lines_of(file), str(file)), TRIED_LINES)])
@@ -200,6 +198,9 @@ def _of_fields(cfg: DataConfig, rows: list[dict[str, Any]]) -> Iterator[Settings
         yield {"task": "tags"}
     blanks = {name: [text.count(" ") for text in cells] for name, cells in values.items() if kinds[name] == {str}}
     texts = sorted(blanks, key=lambda name: -sum(blanks[name]))
+    of_spans = [name for name in lists if kinds[name] <= {list, dict}]
+    if of_spans and texts and cfg.task == "spans":
+        yield from [{"words_field": texts[0]}, *({"tags_field": name} for name in of_spans)]
     if lists or not texts or (len(texts) > 1 and sum(blanks[texts[1]]) > 2 * len(rows)):  # two texts have no one label
         return
     for label in names:

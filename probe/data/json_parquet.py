@@ -11,13 +11,14 @@ from typing import Any
 
 from probe.config import UserError
 from probe.data.layout import Layout, check_fields
+from probe.data.offsets import SpanReader, add_text, as_list, flattened, text_of
 from probe.data.running_text import split_text
 from probe.data.split import AROUND_WORD, BYTE_ORDER_MARK, MOST_BYTES, Split, SplitBuilder
 from probe.data.tasks import TASKS
 from probe.format import reason_of
 
 A_ROW_A_LINE = "Each line must be one {...} with a sentence, or the file one array of them"
-NEXT_ROW = re.compile(r"(?:\A\s*\[|\s*,)\s*(?={)")  # what stands before a row of an array
+NEXT_ROW = re.compile(r"(?:\A\s*\[|\s*,)\s*(?=[{[])")  # what stands before a row of an array
 GLINER = ("tokenized_text", "ner")  # names of fields, by which the last word of a span is known to be inside
 LOOKED_AT = 100  # rows of a file from which its format is known
 
@@ -33,7 +34,7 @@ def json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
         line = line.removeprefix(BYTE_ORDER_MARK)  # files may have been joined
         if not line.strip():
             continue
-        if is_first and re.match(r"\s*\[\s*({|$)", line):
+        if is_first and re.match(r"\s*\[\s*([{[]|$)", line):
             yield from _rows_of_array("\n" * (number - 1) + line, lines, origin)
             return
         is_first = False
@@ -41,9 +42,16 @@ def json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{origin}:{number}: not a line of JSON ({reason_of(error)}). {A_ROW_A_LINE}.") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{origin}:{number}: a {type(row).__name__}. {A_ROW_A_LINE}.")
-        yield number, row
+        yield number, _as_row(row, f"{origin}:{number}")
+
+
+def _as_row(value: Any, place: str) -> dict[str, Any]:
+    """Returns the fields of a row, also of an example for spaCy: [text, {"entities": ...}]."""
+    if isinstance(value, list) and list(map(type, value)) == [str, dict]:
+        return {"text": value[0], **value[1]}
+    if not isinstance(value, dict):
+        raise UserError(f"{place}: a {type(value).__name__}. {A_ROW_A_LINE}.")
+    return value
 
 
 def _rows_of_array(text: str, lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
@@ -59,7 +67,7 @@ def _rows_of_array(text: str, lines: Iterable[str], origin: str) -> Iterator[tup
             row, after = json.JSONDecoder().raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{origin}:{number}: not JSON ({reason_of(error)}). {A_ROW_A_LINE}.") from None
-        yield number, row
+        yield number, _as_row(row, f"{origin}:{number}")
     if re.fullmatch(r"\s*\]\s*", text[after:]) is None:
         raise UserError(f"{origin}:{number}: no whole array of {{...}}, {{...}}. {A_ROW_A_LINE}.")
 
@@ -95,8 +103,10 @@ def plain_rows(rows: Any) -> Iterator[dict[str, Any]]:
 
 def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
     """Reads a `datasets.Dataset`. Its line numbers are row numbers from 1."""
-    check_fields(origin, rows.column_names, layout)
-    feature = rows.features[layout.tags_field]
+    if layout.task == "spans" and layout.words_field not in rows.column_names and "text" in rows.column_names:
+        return read_rows(enumerate(plain_rows(rows), start=1), None, layout, origin)  # spans may be in any column
+    check_fields(origin, rows.column_names, layout.fields)
+    feature = rows.features.get(layout.tags_field)  # none where a text is to be tagged
     names = getattr(getattr(feature, "feature", feature), "names", None)
     if names is not None and layout.labels not in (None, names):
         raise UserError(
@@ -110,10 +120,12 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
     """Reads rows that each have the words of a sentence, and its labels or its label.
 
-    What has one label may be a text, or the messages of a conversation. names: of numbered labels, from the schema.
+    What has one label may be a text, or the messages of a conversation; what has spans of characters is a text, and a
+    document if some text has several lines. names: of numbered labels, from the schema.
     """
     task, names = TASKS[layout.task], names or layout.labels
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
+    of_text, has_lines = SpanReader(layout, builder.split.skipped), False
     documents, last_id = builder.split.document_ids, object()  # the object differs from the id of every row
     rows = islice(rows, layout.most_lines)
     first_rows = list(islice(rows, LOOKED_AT))
@@ -121,11 +133,18 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     has_offsets = task.name == "spans" and not layout.without_tags and any(map(_is_offset, labels_of_first))
     span_lengths = set[int]()
     with builder.collecting():
-        for number, row in chain(first_rows, rows):
+        for position, (number, row) in enumerate(chain(first_rows, rows), start=1):
             with builder.collecting():
-                place = f"{origin}:{number}"
-                check_fields(place, row, layout)
-                words, raw = _words_of(row, layout, place)
+                place, row, spans = f"{origin}:{number}", flattened(row), None
+                text = text_of(row, layout) if task.name == "spans" else None
+                if text is None:
+                    check_fields(place, row, layout.fields)
+                    words, raw = _words_of(row, layout, place)
+                else:
+                    place += f", text {position}" + (f" (id {row['id']!r:.40})" if "id" in row else "")
+                    check_fields(place, row, layout.document_fields)
+                    if (spans := [] if layout.without_tags else of_text.read(row, text, place)) is None:
+                        continue
                 if layout.document_field in row and row[layout.document_field] != last_id:
                     last_id = row[layout.document_field]
                     if not isinstance(last_id, str | int):
@@ -135,6 +154,12 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                             f"{place}: document {last_id!r} continues after another; its rows must be adjacent."
                         )
                     builder.document = documents.setdefault(last_id, max(builder.document, len(documents)) + 1)
+                if text is not None and spans is not None:
+                    builder.document += layout.document_field is None
+                    num_lines = add_text(builder, number, text, spans, place)
+                    builder.split.skipped["empty sentences"] += not num_lines
+                    has_lines |= num_lines > 1
+                    continue
                 if words and words[0].strip(AROUND_WORD) == layout.document_marker:
                     if len(words) > 1:
                         raise UserError(
@@ -158,6 +183,8 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     if span_lengths and 1 not in span_lengths and (layout.words_field, layout.tags_field) != GLINER:
         found = f"{origin}: {layout.tags_field!r} has word offsets [first, last, type], but no span of one word"
         raise UserError(f"{found}, so the last word may be inside or outside. Write a tag per word instead.")
+    if builder.split.starts and layout.document_field is None and not has_lines:
+        builder.document = 0
     split = builder.done()
     if split.documents and split.documents != (ascending := sorted(split.documents)):
         split = split.take(sorted(range(len(ascending)), key=split.documents.__getitem__))
@@ -186,10 +213,6 @@ def _text_of(value: Any) -> str | None:
         said = [message.get("content") for message in value]
         return "\n".join(said) if all(isinstance(text, str) for text in said) else None
     return value if isinstance(value, str) else None
-
-
-def as_list(labels: Any) -> list[Any]:
-    return labels if isinstance(labels, list) else [labels]
 
 
 def _is_offset(value: object) -> bool:

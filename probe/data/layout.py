@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 from probe.config import DataConfig, UserError
@@ -29,6 +29,8 @@ class Layout:
     tags_field: str = "ner_tags"
     document_field: str | None = None
     id_field: str | None = None
+    offsets: str | None = None  # what spans of characters count: characters or utf16; None: characters, if that is sure
+    overlaps: str | None = None  # longest: of overlapping spans of characters, the longest is read
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
     without_tags: bool = False  # of a text to be tagged
     most_lines: int | None = None  # that are read; None: all
@@ -45,14 +47,18 @@ class Layout:
         settings = ("words_field",) if self.without_tags else labelled
         return {setting: name for setting in settings if (name := getattr(self, setting)) is not None}
 
+    @property
+    def document_fields(self) -> dict[str, str]:
+        return {setting: name for setting, name in self.fields.items() if setting == "document_field"}
+
     @classmethod
     def of(cls, data: DataConfig) -> Layout:
         return cls(**{field.name: getattr(data, field.name) for field in fields(cls) if hasattr(data, field.name)})
 
 
-def check_fields(place: str, available: Collection[str], layout: Layout) -> None:
-    """Raises UserError with what to type if a field is missing that the settings name. place: of the fields."""
-    for setting, name in layout.fields.items():
+def check_fields(place: str, available: Collection[str], needed: Mapping[str, str]) -> None:
+    """Raises UserError with what to type if a field is missing. place: of the fields. needed: by their settings."""
+    for setting, name in needed.items():
         if name not in available:
             shown = ", ".join(map(escape_invisible, available))
             raise UserError(f"{place} has no {name!r} (data.{setting}), only {shown}.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import operator
 import re
 import sys
 import zlib
@@ -31,6 +32,7 @@ AROUND_WORD = "".join(filter(str.isspace, map(chr, range(0x3001))))
 AROUND_WORD += "\u00ad\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 MOST_BYTES = 1 << 28  # of a line
 MOST_MISTAKES = 10  # that an error lists for one file
+CUT_WORDS = "words cut where a span begins or ends"  # a count of `Split.skipped`
 BROKEN = re.compile("[\t\n\r\ud800-\udfff]")  # a word with it could not be read back
 
 
@@ -60,9 +62,10 @@ class Split:
     documents: list[int] | None  # the document of each sentence, ascending; None if the source marks none
     lines: MutableSequence[int]
     origin: str
-    raw: list[Any] | None = None  # of each sentence with one label: its text, or the messages of a conversation
+    raw: list[Any] | None = None  # the text in which each sentence stands, if it was read as one; or messages
     ids: list[str] | None = None  # of each sentence with one label, if the source has them
     document_ids: dict[str | int, int] = field(default_factory=dict)  # the number of each document that has an id
+    starts: list[Sequence[int]] | None = None  # where each sentence's words begin in its text, if they were cut from it
     word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
     skipped_lines: list[int] = field(default_factory=list)  # comments, and lines of CoNLL-U that are not words
     skipped: Counter[str] = field(default_factory=Counter)  # what was skipped or removed, by its name
@@ -93,6 +96,7 @@ class Split:
             tags=[self.tags[i] for i in sentences],
             raw=[self.raw[i] for i in sentences] if self.raw else None,
             ids=[self.ids[i] for i in sentences] if self.ids else None,
+            starts=[self.starts[i] for i in sentences] if self.starts else None,
             documents=None if self.documents is None else [self.documents[i] for i in sentences],
             lines=array("I", (self.lines[i] for i in sentences)),
         )
@@ -167,7 +171,7 @@ def lines_of(file: Path) -> Generator[str, None, None]:
 def too_long(num_words: int) -> str:
     return (
         f"a sentence of {num_words} words or more; the most is {MAX_SENTENCE}. "
-        "Are the empty lines between sentences missing?"
+        "Are line ends missing, or empty lines between sentences?"
     )
 
 
@@ -197,8 +201,15 @@ class SplitBuilder:
             if len(self._mistakes) == MOST_MISTAKES:
                 raise UserError("\n".join(self._mistakes)) from None
 
-    def add(self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], raw: Any = None) -> None:
-        """Adds a sentence. lines: of each word, or the line of all. raw: see `Split`.
+    def add(
+        self,
+        lines: Sequence[int],
+        words: Sequence[str],
+        tags: Sequence[str],
+        raw: Any = None,
+        starts: Sequence[int] | None = None,
+    ) -> None:
+        """Adds a sentence. lines: of each word, or the line of all. raw, starts: see `Split`.
 
         Raises UserError with the line of a mistake.
         """
@@ -226,6 +237,10 @@ class SplitBuilder:
         if raw is not None:
             split.raw = split.raw or []
             split.raw.append(raw)
+        if starts is not None:
+            split.starts = split.starts or []
+            inside = (word.find(bare_word) for word, bare_word in zip(words, bare, strict=True))
+            split.starts.append(array("I", map(operator.add, starts, inside)))
 
     def done(self) -> Split:
         """Returns the split. Raises UserError for the mistakes that were kept, and if it has no sentence."""
@@ -233,6 +248,8 @@ class SplitBuilder:
             raise UserError("\n".join(self._mistakes))
         if not self.split.lines:
             raise UserError(f"{self.split.origin} holds no sentence.")
+        if self.split.starts and len(self.split.starts) < len(self.split.words):
+            raise UserError(f"{self.split.origin}: some rows have a list of words, others a text with spans.")
         # A text has the same documents whether a mark stands before the first of them or not.
         first = self._documents[0]
         self.split.documents = [number - first + 1 for number in self._documents] if self.document else None

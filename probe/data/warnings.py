@@ -25,7 +25,7 @@ from probe.data.guesses import (
     span_columns,
     wordlike_column,
 )
-from probe.data.split import Split, lines_of
+from probe.data.split import CUT_WORDS, Split, lines_of
 from probe.format import escape_invisible
 
 WARNING = "WARNING: "  # begins a line
@@ -35,6 +35,7 @@ ONE_TAG = 0.98  # of all tags
 UNIQUE = 0.1  # different tags per word; words and lemmas have more, tags have fewer
 LONGEST_MEAN = 300  # words per sentence
 LONG_ENOUGH = 5  # words; any two texts share shorter sentences
+CUT = 0.05  # words that are cut inside, per span
 SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 
 
@@ -49,6 +50,11 @@ def data_warnings(cfg: DataConfig, train: Split, about: Mapping[str, Any]) -> li
     if train.num_words > LONGEST_MEAN * len(train.words):
         warnings.append(
             f"sentences have {train.num_words // len(train.words)} words on average: are empty lines missing?"
+        )
+    if (cut := train.skipped[CUT_WORDS]) > CUT * sum(tag[0] == "B" for tags in train.tags for tag in tags):
+        warnings.append(
+            f"{cut:,} words of train are cut where a span begins or ends: are the offsets right? New text is not cut "
+            "there, so its spans are harder to find than dev's. Without blanks between words, write a tag per word"
         )
     return [*warnings, *_header(train), *_merged(train, columns), *_tags(cfg, train, columns, "scheme" in about)]
 
