@@ -14,10 +14,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, overload
 
 from probe.config import UserError
+from probe.data.offsets import texts_with_spans
 from probe.data.split import Split
 from probe.runs.exported import config_of_record
 from probe.runs.outputs import bad_counts
@@ -31,7 +33,7 @@ from probe.tables.formats import as_table, render, table_values
 from probe.tables.recommendation import Recommendation, recommend
 from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows, results_folder
-from probe.tag.io import read_running, select_saved_probe
+from probe.tag.io import read_running, refuse_other_tasks, select_saved_probe
 
 if TYPE_CHECKING:
     import pandas
@@ -288,7 +290,8 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
 class Model:
     """Holds a model that `probe export --model` wrote, or the probe of a results folder with its encoder.
 
-    Each text is read by itself and split into words as `probe inspect` does. The encoder is loaded at the first call.
+    Each text is read by itself and split into words as `probe inspect` does; where words have a label, each line of a
+    text is a sentence. The encoder is loaded at the first call.
     """
 
     file: Path
@@ -297,15 +300,30 @@ class Model:
 
     def tag(self, texts: list[str]) -> list[list[tuple[str, str]]]:
         """Returns each text's words with their tags; where a text has one label, that label with the text."""
-        (tagged,) = self._trained.tag([split := self._split(texts)])
+        ((tagged, _),) = self._trained.tag([split := self._split(texts)])
         units = split.by_unit(self.record.task.units).words
-        return [list(zip(words, tags, strict=True)) for words, tags in zip(units, tagged, strict=True)]
+        pairs = [list(zip(words, tags, strict=True)) for words, tags in zip(units, tagged, strict=True)]
+        return [list(chain.from_iterable(pairs[part])) for part in _texts_of(split)]
+
+    def spans(self, texts: list[str]) -> list[list[dict[str, Any]]]:
+        """Returns the spans of each text, as a token-classification pipeline of transformers groups them.
+
+        Each has entity_group (its type), score (the mean probability of its words' tags), word (its characters in the
+        text), start and end. Raises UserError if the probe's tags are not those of spans.
+        """
+        refuse_other_tasks(self.record, "spans(...)")
+        ((tagged, scores),) = self._trained.tag([split := self._split(texts)])
+        return [
+            [{"word": text[span.start : span.end], **span.as_dict("entity_group")} for span in found]
+            for text, found in texts_with_spans(split, tagged, scores)
+        ]
 
     def features(self, texts: list[str]) -> list[WordVectors]:
         """Returns each text's words with their features as the probe has them: combined and normalized."""
         (vectors,) = self._trained.features([split := self._split(texts)])
         split = split.by_unit(self.record.task.units)
-        return [WordVectors(words, own) for words, own in zip(split.words, vectors.split(split.lengths), strict=True)]
+        words = [list(chain.from_iterable(split.words[part])) for part in _texts_of(split)]
+        return [WordVectors(*pair) for pair in zip(words, vectors.split(list(map(len, words))), strict=True)]
 
     @cached_property
     def _trained(self) -> TrainedRow:
@@ -317,8 +335,15 @@ class Model:
     def _split(self, texts: list[str]) -> Split:
         if isinstance(texts, str) or not all(isinstance(text, str) and text.split() for text in texts):
             raise UserError("give a list of texts, each with a word.")
-        lines = [line for text in texts for line in (" ".join(text.split()), "")]  # an empty line ends a document
-        return replace(read_running(lines, "texts"), raw=list(texts))
+        if self.record.task.is_per_word:
+            return read_running([part for text in texts for part in (text, "")], "texts")  # "" ends a document
+        return replace(read_running([" ".join(text.split()) for text in texts], "texts"), raw=list(texts))
+
+
+def _texts_of(split: Split) -> list[slice]:
+    """Returns which sentences of a split each text has."""
+    ends = [at for at in range(1, len(split.lines)) if split.lines[at] != split.lines[at - 1]]
+    return [slice(*bounds) for bounds in pairwise([0, *ends, len(split.lines)])]
 
 
 def load(folder: str | Path, row: str | None = None, *settings: str) -> Model:

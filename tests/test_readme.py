@@ -86,6 +86,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for folder in (data, home / "json"):
             folder.mkdir(exist_ok=True)
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    exported = [{"text": " ".join(words), "label": [[0, len(words[0]), "PER"]]} for words, _ in sentences]
+    (home / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in exported))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data / "test.parquet")
     indexed = home / "indexed"
     indexed.mkdir()

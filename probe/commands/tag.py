@@ -12,25 +12,30 @@ from probe.settings import config_of, split_settings
 
 DESCRIPTION = """\
 Tags text with a probe whose weights were saved (save_probe=true), with the windows and the pooling
-that it was trained with. A FILE is read as in training: columns, CoNLL-U or JSON lines, by its
-ending. A .txt whose lines do not end in tags, a TEXT and standard input (-) are running text, with
-one sentence per line.
+that it was trained with. A FILE is read as in training, by its ending; a folder of brat too. A .txt
+whose lines do not end in tags, a TEXT and standard input (-) are running text, with one sentence per
+line.
 
 Output: the given columns and the predicted tag, with the lines between documents and without
 comments, or one JSON line per sentence. Spans have the tags B- and I- as they are predicted, so one
 may begin with I-, which conlleval and seqeval also read as its begin. In document context an empty
 line of running text, or a document marker, separates documents.
+
+With --format spans, one JSON line per text, with start, end (in characters), label and score of each
+span, as Prodigy reads them; with doccano and spacy, as these do. A score is the mean probability of
+the tags of a span's words.
 """
 EXAMPLES = """\
   probe +sweep=quickstart layers=last seed=1 save_probe=true
   probe tag results/quickstart --row last "Angela Merkel came to Paris."
   probe tag results/quickstart --row last test.conll > tagged.conll
+  probe tag results/quickstart --row last all.jsonl --format doccano > tagged.jsonl
 """
 
 
 def tag(arguments: list[str]) -> int:
     """Tags texts with a saved probe, and returns the exit code."""
-    from probe.tag.io import INPUTS
+    from probe.tag.io import INPUTS, SPAN_FORMS
 
     parser = Parser("tag", DESCRIPTION, EXAMPLES)
     parser.add_argument(
@@ -43,7 +48,7 @@ def tag(arguments: list[str]) -> int:
     parser.add_argument("--row", help="the row of the probe, by its name in tables (needed if there are several)")
     parser.add_argument("--seed", type=int, metavar="S", help="the seed of the probe (default: the best one on dev)")
     parser.add_argument("--input", choices=INPUTS, help="how to read a FILE or standard input instead")
-    parser.add_format("conll", "json")
+    parser.add_format("conll", "json", *SPAN_FORMS)
     options = parser.parse_intermixed_args(arguments)
     overrides, words = split_settings(options.given)
     if len(words) < 2:
@@ -51,9 +56,11 @@ def tag(arguments: list[str]) -> int:
         raise UserError(f'tag: a results folder and a text are needed: probe tag DIR FILE|"TEXT"|-.{hint}')
 
     from probe.runs.exported import config_of_record
-    from probe.tag.io import format_tagged, read_untagged, select_saved_probe
+    from probe.tag.io import format_tagged, read_untagged, refuse_other_tasks, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
+    if options.format in SPAN_FORMS:
+        refuse_other_tasks(record, f"--format {options.format}")
     from probe.tag.tagging import TrainedRow  # imports torch, so only after the checks above
 
     cfg = config_of_record(file, record, config_of, overrides)
@@ -62,10 +69,13 @@ def tag(arguments: list[str]) -> int:
     for split in splits:
         size = f"{pluralize(len(split.words), 'sentence')}, {pluralize(split.num_words, 'word')}"
         width = f", {split.num_columns} columns per line" if split.num_columns else ""
-        print(f"{split.origin}: {size}{width}", file=sys.stderr, flush=True)
-    for number, (split, tagged) in enumerate(zip(splits, TrainedRow(file, record, cfg).tag(splits), strict=True)):
+        empty = split.skipped["empty sentences"]
+        skipped = f", {empty} without a word skipped" if empty else ""
+        print(f"{split.origin}: {size}{width}{skipped}", file=sys.stderr, flush=True)
+    of_each = zip(splits, TrainedRow(file, record, cfg).tag(splits), strict=True)
+    for number, (split, (tagged, scores)) in enumerate(of_each):
         if number and options.format == "conll" and record.task.is_per_word:
             print()
-        for block in format_tagged(split, tagged, options.format, record.task):
+        for block in format_tagged(split, tagged, scores, options.format, record.task):
             print(block, end="")
     return 0

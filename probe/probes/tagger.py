@@ -96,6 +96,18 @@ class Tagger(nn.Module):
         loss = float(torch.stack(losses).sum()) / max(1, int((data.labels != UNCOUNTED).sum()))
         return tags_of(decided[:-1], self.labels, data.tags), loss
 
+    @torch.inference_mode()
+    def tag(self, data: TaggedWords) -> tuple[Tags, list[float]]:
+        """Returns the tags of every sentence, and the probability of each of them, word by word."""
+        self.eval()
+        dtype = torch.float32 if self.is_ranked else torch.long
+        decided = torch.zeros(len(data.labels), dtype=dtype, device=data.device)
+        sure = torch.zeros(len(data.labels), device=data.device)
+        for batch in evaluation_batches(data):
+            scores, rows = self(batch)[batch.words], batch.rows[batch.words]
+            decided[rows], sure[rows] = decisions(scores, self.is_ranked), scores.softmax(-1).amax(-1)
+        return tags_of(decided, self.labels, data.tags), sure.tolist()
+
     def learned_mix(self) -> Mix | None:
         """Returns the share of each layer (in the order asked for) and the scale; None if nothing is mixed."""
         return Mix(self.mix_weights.softmax(0).tolist(), self.mix_scale.item()) if self.is_mix else None

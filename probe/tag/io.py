@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -16,15 +16,23 @@ from typing import Any
 from probe.config import DataConfig, UserError, suggestion
 from probe.data.columns import cut_line
 from probe.data.layout import Layout
+from probe.data.offsets import Span, add_text, texts_with_spans
 from probe.data.readers import READERS, reader_of
 from probe.data.split import Split, SplitBuilder, lines_of
 from probe.data.task import Task
 from probe.runs.frame import names_of, run_of
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_records
+from probe.scoring.tags import Tags
 from probe.tables.rows import results_folder
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
+# What annotation tools import, from a text and its spans: Prodigy, doccano, and examples for spaCy.
+SPAN_FORMS: dict[str, Callable[[str, list[Span]], Any]] = {
+    "spans": lambda text, found: {"text": text, "spans": [span.as_dict("label") for span in found]},
+    "doccano": lambda text, found: {"text": text, "label": [span[:3] for span in found]},
+    "spacy": lambda text, found: [text, {"entities": [span[:3] for span in found]}],
+}
 LIKE_A_FILE = re.compile(r"/|.\.[A-Za-z]{2,8}\Z")  # in one word: a slash, or an ending
 
 
@@ -64,7 +72,7 @@ def read_untagged(source: str, data: DataConfig, how: str | None) -> Split:
     anything else as running text, also a .txt unless its lines have a word each or end in tags. All tags are O. Raises
     UserError.
     """
-    default, origin = "text", source
+    default, origin, layout = "text", source, replace(Layout.of(data), without_tags=True)
     if source == "-":
         origin = "standard input"
         try:
@@ -73,6 +81,9 @@ def read_untagged(source: str, data: DataConfig, how: str | None) -> Split:
             raise UserError(f"{origin} is not UTF-8 ({error.reason}).") from None
     elif os.path.exists(source):  # noqa: PTH110 - Path.exists raises for a text that is too long to be a path
         default = next(name for name, reader in READERS.items() if reader is reader_of(Path(source)))
+        read_path = READERS[default].read_path
+        if how is None and read_path is not None:
+            return read_path(Path(source), layout)
         lines = list(lines_of(Path(source)))
     elif source.split() == [source] and LIKE_A_FILE.search(source):
         raise UserError(f"{source}: there is no such file. If it is a text, not a file, give it on standard input (-).")
@@ -82,12 +93,11 @@ def read_untagged(source: str, data: DataConfig, how: str | None) -> Split:
         default = "text"
     how = how or default
     if how == "text":
-        return read_running(lines, origin)
+        return read_running([line.removesuffix("\r") for line in lines], origin)
     read = READERS[how].read_lines
-    if read is None:
-        raise UserError(f"{source}: {READERS[how].name} cannot be tagged. Formats: {', '.join(INPUTS)}.")
+    assert read is not None, "one of INPUTS"
     try:
-        return read(lines, replace(Layout.of(data), without_tags=True), origin)
+        return read(lines, layout, origin)
     except UserError as error:
         raise UserError(f"{error} If it is running text: --input text.") from None
 
@@ -99,27 +109,33 @@ def _has_tags(lines: Sequence[str]) -> bool:
     return all(len(row) == 1 for row in cells) or 2 * sum(map(bool, tags)) > len(tags)
 
 
-def read_running(lines: list[str], origin: str) -> Split:
-    """Reads running text, one sentence per line. An empty line separates documents."""
-    from probe.data.running_text import split_text
-
+def read_running(texts: list[str], origin: str) -> Split:
+    """Reads running text. Each line of a text is a sentence; a text without a word separates documents."""
     builder = SplitBuilder(origin)
     builder.document = 1
-    for number, line in enumerate(lines, 1):
-        words = split_text(line, f"{origin}:{number}")
-        builder.document += not words
-        if words:
-            builder.add([number], words, ["O"] * len(words), line)
+    for number, text in enumerate(texts, 1):
+        builder.document += not add_text(builder, number, text, [], f"{origin}:{number}")
     return builder.done()
 
 
-def format_tagged(split: Split, tagged: Iterable[Sequence[str]], form: str, task: Task) -> Iterator[str]:
+def refuse_other_tasks(record: RunRecord, what: str) -> None:
+    """Raises UserError if the tags of a record are not those of spans. what: was typed."""
+    if record.task.name != "spans":
+        raise UserError(f"{what} needs data.task=spans; {record.label} was trained with data.task={record.task.name}.")
+
+
+def format_tagged(split: Split, tagged: Tags, scores: Sequence[float], form: str, task: Task) -> Iterator[str]:
     """Yields each sentence with the lines before it. form: conll, or json (a line per sentence).
 
-    If a sentence has one label, conll gives a line of label, tab and text, as data.task=sentence reads it.
+    With one of SPAN_FORMS, yields a line per text. scores: the probability of each tag. If a sentence has one label,
+    conll gives a line of label, tab and text, as data.task=sentence reads it.
     """
     parts = chain.from_iterable(chain.from_iterable(split.columns or [split.words]))
     separator = "\t" if split.separator == "tab" or any(" " in part for part in parts) else " "
+    if form in SPAN_FORMS:
+        for pair in texts_with_spans(split, tagged, scores):
+            yield json.dumps(SPAN_FORMS[form](*pair), ensure_ascii=False) + "\n"
+        return
     for number, (words, tags) in enumerate(zip(split.words, tagged, strict=True)):
         if form == "json":
             line: dict[str, Any] = {"tokens": words} | ({"tags": tags} if task.is_per_word else {"label": tags[0]})

@@ -77,19 +77,19 @@ class TrainedRow:
             lambda: normalization_of(complete_store(store, self.device), self.record.selection)
         )
 
-    def tag(self, splits: Sequence[Split]) -> Iterator[Tags]:
-        """Yields the tags of each sentence of each split. Raises UserError."""
+    def tag(self, splits: Sequence[Split]) -> Iterator[tuple[Tags, list[float]]]:
+        """Yields the tags of each sentence of each split, and the probability of each tag. Raises UserError."""
         tagger, _ = self.probe
         with self._read(splits) as vectors:
             if self.device == "cpu":
                 torch.set_num_threads(1)  # as in training
             for streamed, split in zip(vectors, splits, strict=True):
                 sizes = split.by_unit(self.record.task.units).lengths
-                tags, _ = tagger.predict(TaggedWords(streamed, [["O"] * size for size in sizes], {}, self.device))
+                tags, scores = tagger.tag(TaggedWords(streamed, [["O"] * size for size in sizes], {}, self.device))
                 if labels := self.record.data.labels:  # of a detection, which gives log-odds
                     above = self.record.threshold or 0.0
                     tags = [[labels[float(value) > above]] for (value,) in tags]
-                yield tags
+                yield tags, scores
 
     def features(self, splits: Sequence[Split]) -> Iterator[torch.Tensor]:
         """Yields the features of each split's words (or sentences) as the probe had them, (words, width), float32.

@@ -90,7 +90,11 @@ def test_transformers_alone_gives_the_scores_of_the_probe(
     assert typed("export", str(results), "--model", "model").returncode == 0
     tag = transformers.pipeline("token-classification", "model", aggregation_strategy="first")
     words = [line.split() for line in predictions(results).split("\n\n")[0].splitlines()]
-    entities = {group["start"]: group["entity_group"] for group in tag(" ".join(word for word, *_ in words))}
+    text = " ".join(word for word, *_ in words)
+    entities = {group["start"]: group["entity_group"] for group in tag(text)}
+    for one, other in zip(probe.load("model").spans([text])[0], tag(text), strict=True):
+        assert (one["start"], one["end"], one["entity_group"]) == (other["start"], other["end"], other["entity_group"])
+        assert one["score"] == pytest.approx(float(other["score"]), abs=1e-3)
     at, expected = 0, {}
     for word, *_, label in words:
         if label.startswith("B-"):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import datasets
 import pytest
 from safetensors import safe_open
 from support.commands import TINY, exit_code, flip_a_bit, interpreted, python
@@ -23,6 +24,7 @@ from support.facts import names
 from support.inputs import data_config, overrides, small_corpus, write_columns
 from support.records import make_record
 
+import probe
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.probes import frozen
@@ -367,3 +369,62 @@ def test_a_long_text_of_slashes_or_dots_is_looked_at_in_time_that_grows_with_it(
         with contextlib.suppress(UserError):
             read_untagged(text, data_config(None), None)
         assert time.process_time() - began < 20
+
+
+def test_spans_of_an_export_come_back_in_every_form(here: Callable, inputs: list[str], tiny_corpus: Corpus):
+    texts = [f"{' '.join(words)}\r\n(ana), \U0001f600 smith won." for words in tiny_corpus.splits["test"].words[:6]]
+    rows = [{"id": number, "text": text, "label": []} for number, text in enumerate(texts)]
+    Path("all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sure = ("probe.num_layers=0", "probe.learning_rate=0.3", "features.context=document")
+    folder, _ = make(inputs, "layers=embeddings", *sure)
+    done = {form: here("tag", str(folder), "all.jsonl", "--format", form) for form in ("spans", "doccano", "spacy")}
+    found = {form: [json.loads(line) for line in one.stdout.splitlines()] for form, one in done.items()}
+    assert [line["text"] for line in found["spans"]] == texts
+    spans = [[[span["start"], span["end"], span["label"]] for span in line["spans"]] for line in found["spans"]]
+    assert spans == [line["label"] for line in found["doccano"]] == [line[1]["entities"] for line in found["spacy"]]
+    words = [text[start:end] for text, some in zip(texts, spans, strict=True) for start, end, _ in some]
+    assert {*words} <= {*" ".join(texts).replace("(", "").replace(")", "").split()}, "whole words of the text"
+    assert any(span[0] > text.index("\U0001f600") for text, some in zip(texts, spans, strict=True) for span in some)
+    scores = [span["score"] for line in found["spans"] for span in line["spans"]]
+    assert all(0 < score <= 1 for score in scores)
+    names(done["spans"].stderr, "12 sentences")
+    by_python = probe.load(folder).spans(texts)
+    assert [[[one["start"], one["end"], one["entity_group"]] for one in some] for some in by_python] == spans
+    assert [one["score"] for some in by_python for one in some] == pytest.approx(scores)
+    assert [one["word"] for some in by_python for one in some] == words
+    tagged = probe.load(folder).tag(texts)
+    behind = ["(", "ana", ")", ",", "\U0001f600", "smith", "won", "."]
+    assert [word for word, _ in tagged[0]] == [*tiny_corpus.splits["test"].words[0], *behind]
+    Path("made.jsonl").write_text(done["spans"].stdout)
+    again = here("tag", str(folder), "made.jsonl", "--format", "spans")
+    assert again.stdout == done["spans"].stdout, "what is written can be read"
+
+
+def test_words_without_a_text_have_spans_in_their_joined_text(here: Callable, kept: tuple[Path, str]):
+    Path("one.conll").write_text("ana O\nmet O\nsmith O\n\nacme O\nwon O\n")
+    in_words, in_text = (
+        here("tag", str(kept[0]), given, "--format", "spans") for given in ("one.conll", "ana met smith\nacme won")
+    )
+    assert in_words.stdout == in_text.stdout
+    assert [json.loads(line)["text"] for line in in_words.stdout.splitlines()] == ["ana met smith", "acme won"]
+
+
+def test_what_is_no_text_is_tagged_too(here: Callable, kept: tuple[Path, str]):
+    Path("pair").mkdir()
+    Path("pair/one.txt").write_text("ana met smith\nacme won")
+    Path("pair/one.ann").write_text("T1\tPER 0 3\tana\n")
+    datasets.Dataset.from_dict({"tokens": [["ana", "met", "smith"], ["acme", "won"]]}).to_parquet("one.parquet")
+    pair, table, text = (
+        here("tag", str(kept[0]), given) for given in ("pair", "one.parquet", "ana met smith\nacme won")
+    )
+    assert text.stdout
+    assert pair.stdout == table.stdout == text.stdout
+
+
+def test_a_probe_of_another_task_has_no_spans(here: Callable, inputs: list[str]):
+    folder, _ = make(inputs, "layers=last", "data.task=tags")
+    done = here("tag", str(folder), "ana won", "--format", "spans")
+    assert (done.returncode, done.stdout) == (2, "")
+    names(done.stderr, "--format spans", "data.task=spans", "data.task=tags")
+    with pytest.raises(UserError, match="data.task=tags"):
+        probe.load(folder).spans(["ana won"])
