@@ -43,7 +43,7 @@ def _texts_of_brat(folder: Path) -> Iterator[dict[str, Any]]:
             elif line.strip():
                 results.append({"type": "other"})
         text = "\n".join(lines_of(folder / f"{name}.txt"))
-        yield {"id": name, "data": {"text": text}, "annotations": [{"result": results}]}
+        yield {"id": f"{folder.name}/{name}", "data": {"text": text}, "annotations": [{"result": results}]}
 
 
 def read_docbin(file: Path, layout: Layout) -> Split:
