@@ -170,6 +170,7 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
 def files_of_splits(folder: Path) -> list[dict[str, str]]:
     """Returns each choice of a file per split, by names and endings. A split with no file or several is left out."""
     names, choices = sorted(file.name for file in folder.glob("*")), list[dict[str, str]]()
+    names = [name for name in names if not name.endswith((".safetensors", ".ids.txt"))]  # of vectors beside the text
     for ending in ("", *(Path(name).suffix for name in names)):
         same = [name for name in names if name.endswith(ending)]
         fitting = {split: [one for one in same if re.search(word, one)] for split, word in SPLIT_NAMES.items()}

@@ -193,8 +193,8 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
         log(f"{num_rows} words, {needed / 1e9:.2f} GB, to {target}")
         vectors = read_vectors(planned, each)
         with progress_bar(num_rows, "exporting") as bar:
-            for name, split in splits.items():
-                write_sentences(part / f"{name}.jsonl", split)
+            for name in splits:
+                write_sentences(part / f"{name}.jsonl", planned.corpus.splits[name])
                 _write_vectors(part / f"{name}.safetensors", vectors[name], planned.store.shards[name], bar.update)
         if normalization := vectors["train"].normalization:
             write_atomically(part / "normalize.safetensors", save(normalization.tensors))
@@ -224,7 +224,8 @@ def write_sentences(path: Path, split: Split) -> None:
         for number, tags in enumerate(split.tags):
             line: dict[str, Any] = {"tokens": split.words[number], "ner_tags": tags}
             if split.raw:
-                line = {"text": split.raw[number], "label": tags[0]}
+                words, raw = split.words[number], split.raw[number]
+                line = {"text": words if raw == " ".join(words) else raw, "label": tags[0]}
             if split.documents:
                 line["document"] = split.documents[number]
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")

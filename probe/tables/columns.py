@@ -109,6 +109,12 @@ def _epoch_s(row: Row) -> float | None:
     return seconds[len(seconds) // 2] if seconds else None
 
 
+def _thresholds(row: Row) -> list[float | None] | None:
+    """Returns the threshold of each seed; None if none has one."""
+    thresholds = [record.threshold for record in row.records.values()]
+    return thresholds if any(value is not None for value in thresholds) else None
+
+
 DEFAULT: dict[str, Any] = {"groups": ("default",)}
 COST: dict[str, Any] = {"groups": ("cost",)}
 SCORES: dict[str, Any] = {"groups": ("scores",)}
@@ -151,7 +157,7 @@ COLUMNS: dict[str, Column] = dict(
         _score("macro", "test macro F1", "test", lambda scores: scores.macro_f1, **SCORES),
         _score("recall", "test recall at 1 % FP", "test", lambda scores: scores.recall_at_1, **DEFAULT),
         _score("ap", "test average precision", "test", lambda scores: scores.average_precision, **DEFAULT),
-        _column("threshold", "threshold", lambda row: [record.threshold for record in row.records.values()]),
+        _column("threshold", "threshold", _thresholds),
         _column("rates", "dev F1 by rate", lambda row: _rates(row) or None, align_left=True),
         _column("blocks", "blocks", lambda row: row.num_blocks, **COST),
         _column(

@@ -122,7 +122,14 @@ def units_of(corpus: Corpus, split: str) -> list[str]:
     part = corpus.splits[split]
     if corpus.task.is_per_word:
         return list(chain.from_iterable(part.words))
-    return part.ids or [text if isinstance(text, str) else json.dumps(text) for text in part.texts]
+    return part.ids or [_as_id(text) for text in part.texts]
+
+
+def _as_id(text: Any) -> str:
+    """Returns what identifies a text without an id: itself, its words joined by blanks, or its messages as JSON."""
+    if isinstance(text, list):
+        return " ".join(text) if all(isinstance(word, str) for word in text) else json.dumps(text)
+    return str(text)
 
 
 def is_given(cfg: EncoderConfig) -> bool:
@@ -239,7 +246,7 @@ def _ids(file: Path, units: int) -> list[str]:
         elif inside is not None:
             source, ids = file, [str(one) for one in json.loads(inside)]
         elif sentences.is_file() and "id" not in (rows := [json.loads(line) for line in _lines(sentences)])[0]:
-            source, ids = sentences, [unit for row in rows for unit in row.get("tokens") or [row["text"]]]
+            source, ids = sentences, [unit for row in rows for unit in row.get("tokens") or [_as_id(row["text"])]]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{file}: its ids cannot be read ({reason_of(error)}).") from None
     if ids is None:  # rows with ids, for data=items, need not be in the order of the vectors
