@@ -28,6 +28,8 @@ from probe.tables.tasks import compare_tasks, tasks_of_one_encoder
 
 FORMATS = ("text", "md", "csv", "tex", "json")
 FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "table.json"}
+LEFT_OUT = ("condition", "layers", "width", "label")  # of LaTeX by default: names and intervals say the same
+COLUMN = 62  # letters of a line of LaTeX that fit a column; a wider table stands across both columns of a page
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
 BOLD = ("\x02", "\x03")  # stand around a bold cell of LaTeX while tabulate escapes it
 
@@ -37,8 +39,8 @@ class TextTable:
     """Holds a table: lines of cells, and the text above and below.
 
     first: what a reader should read first. advice: to whoever made the table. align_left: which columns are aligned to
-    the left. bold: the best lines. emphasised: their bold columns. ruled: lines with a rule above. subject: begins the
-    caption of LaTeX. values: for csv and json, a dict per line.
+    the left. bold: the lines to use. emphasised: their bold columns. ruled: lines with a rule above. values: for csv
+    and json, a dict per line.
     """
 
     headers: list[str]
@@ -52,7 +54,6 @@ class TextTable:
     ruled: list[int] = field(default_factory=list)
     first: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
-    subject: str = ""
     values: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -94,12 +95,15 @@ def _latex(shown: TextTable) -> str:
     """Renders a table, ready to paste. Its texts are its caption; what is for whoever made it, comments above."""
     body = shown.body("latex_booktabs", lambda cell: cell.join(BOLD), shown.emphasised, shown.ruled)
     body = body.replace(BOLD[0], "\\textbf{").replace(BOLD[1], "}")
-    caption = " ".join([*([shown.subject] if shown.subject else []), *shown.above, *shown.below])
-    caption = "".join(LATEX_ESCAPE_RULES.get(letter, letter) for letter in caption)
+    body = re.sub(r" ± ([\d.]+)", r"$_{\\pm \1}$", body)  # narrower
+    body = re.sub(r"(?<=tabular}{)([lr]+)", r"@{}\1@{}", body)
+    caption = "".join(LATEX_ESCAPE_RULES.get(letter, letter) for letter in " ".join([*shown.above, *shown.below]))
     comments = ["needs \\usepackage{booktabs}", *shown.first, *shown.advice]
+    table = "table" + "*" * (sum(max(map(len, column)) for column in zip(*shown.lines, strict=True)) > COLUMN)
     return (
-        f"{''.join(f'% {comment}' + chr(10) for comment in comments)}\\begin{{table}}\n\\centering\n{_typeset(body)}\n"
-        f"\\caption{{{_typeset(caption)}}}\n\\label{{{shown.label}}}\n\\end{{table}}\n"
+        f"{''.join(f'% {comment}' + chr(10) for comment in comments)}\\begin{{{table}}}\n"
+        f"\\centering\\footnotesize\\setlength{{\\tabcolsep}}{{3pt}}\n{_typeset(body)}\n"
+        f"\\caption{{{_typeset(caption)}}}\n\\label{{{shown.label}}}\n\\end{{{table}}}\n"
     )
 
 
@@ -128,7 +132,10 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
     if form in ("csv", "json"):
         lines = values_of(rows, choose_columns(columns, rows)) if columns else table_values(rows)
         return as_json(lines) if form == "json" else as_csv(lines)
-    tables = [as_table(of_table, choose_columns(columns, of_table)) for of_table in tables_of(rows)]
+    tables = [
+        _for_paper(of_table, columns) if form == "tex" else as_table(of_table, choose_columns(columns, of_table))
+        for of_table in tables_of(rows)
+    ]
     shown, uses = [*tables, *task_tables(rows)], Counter[str]()
     for place, part in enumerate(shown):
         uses[part.label] += 1
@@ -154,6 +161,7 @@ def task_tables(rows: Sequence[Row]) -> list[TextTable]:
 
 def as_table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
     """Makes the table of rows of one table with these columns."""
+    recommended = recommend(rows)
     has_answer = "dev" in names and sum(bool(row.n) for row in rows if row.section == MAIN) > 1
     return TextTable(
         headers=[header(name, rows) for name in names],
@@ -162,13 +170,33 @@ def as_table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         above=[table_caption(rows)],
         below=[*notes(rows, names)],
         advice=advice(rows),
-        subject="Choices of layers as features:",
-        bold=[i for i, row in enumerate(rows) if row.label == BEST],
+        bold=[i for i, row in enumerate(rows) if row is recommended.use],
         emphasised=[k for k, name in enumerate(names) if name in ("row", "dev")],
         label=_label(rows[0].setting.data, rows),
-        ruled=[i for i, (a, b) in enumerate(pairwise(rows), 1) if (a.encoder, a.section) != (b.encoder, b.section)],
-        first=[recommend(rows).text] if has_answer else [],
+        ruled=[i for i, (a, b) in enumerate(pairwise(rows), 1) if a.section != b.section],
+        first=[recommended.text] if has_answer else [],
     )
+
+
+def _for_paper(rows: Sequence[Row], columns: str | None) -> TextTable:
+    """Makes a table that fits a column of a paper. All notes but a short one are for whoever writes the paper."""
+    names, seeds = choose_columns(columns, rows), {row.n for row in rows if row.n > 1}  # one seed shows no deviation
+    if columns is None:
+        names = [name for name in names if name not in LEFT_OUT and (name != "n" or len(seeds) != 1)]
+    table, lines = as_table(rows, names), []
+    for line, row in zip(table.lines, rows, strict=True):
+        short = re.sub(r"^([a-z]+)(_\d+){2,}", rf"\1 {row.layers_as_text}", row.name).replace("_", " ")
+        behind = COLUMNS["behind"].text(row).partition(" ")[2] or row.condition or ""
+        lines.append([{"row": short, "behind": behind}.get(*cell) for cell in zip(names, line, strict=True)])
+    below = []
+    if best := next((row for row in rows if row.label == BEST and "behind" in names), None):
+        over = " and text" * best.over_text + f", {best.cover.condition}" * bool(best.cover.condition)
+        note = f"how far the row lies behind the truly best one (95 %, all rows at once, over seeds{over}; Hsu 1984)"
+        below = [f"Brackets: {note}. Bold: the recommended row."]
+    caption = table_caption(rows, *seeds) if len(seeds) == 1 and "n" not in names else table_caption(rows)
+    above = [f"Choices of layers as features: {caption}"]
+    headers, advice = [head.removesuffix(" the best (95 %)") for head in table.headers], [*table.advice, *table.below]
+    return replace(table, headers=headers, lines=lines, above=above, below=below, advice=advice)
 
 
 def _label(subject: str, rows: Sequence[Row]) -> str:

@@ -30,7 +30,7 @@ def main_row(rows: Sequence[Row]) -> Row:
 def setting_of(rows: Sequence[Row]) -> str:
     """Says on which text and features, and with which probe, the rows of one table were made."""
     first = main_row(rows)
-    encoders = list(dict.fromkeys(row.encoder or short_name(row.setting.encoder) for row in rows))
+    encoders = sorted({row.encoder or short_name(row.setting.encoder) for row in rows})
     read = how_read(first.setting.features)
     return ", ".join([first.setting.data, " and ".join(encoders), *read, describe_probe(first.setting.probe)])
 
@@ -53,14 +53,14 @@ def heading(rows: Sequence[Row]) -> str:
     return ", ".join(parts)
 
 
-def table_caption(rows: Sequence[Row]) -> str:
-    """Says what the rows of one table have in common, and what their numbers are."""
+def table_caption(rows: Sequence[Row], seeds: int | str = "n") -> str:
+    """Says what the rows of one table have in common, and what their numbers are. seeds: the number of all."""
     floor = majority_accuracy(rows)
     always = "" if floor is None else f" Always dev's most frequent label: {percent(floor)}."
     title = main_row(rows).task.headline.title
     if main_row(rows).n and (labels := main_row(rows).record.data.labels):
         title += f" of {labels[1]} against {labels[0]}"
-    return f"{heading(rows)}. {title} in percent, mean ± standard deviation over n seeds.{always}"
+    return f"{heading(rows)}. {title} in percent, mean ± standard deviation over {seeds} seeds.{always}"
 
 
 def majority_accuracy(rows: Sequence[Row]) -> float | None:

@@ -224,14 +224,13 @@ def render_scores(file: Path, margin: float | None, form: str) -> str:
     caption = f"{file.name}: {'score in percent' if scale == 100 else 'score'}, mean ± standard deviation over n seeds."
     headers = ["row", "cost", "n", "score", "behind the best (95 %)", "label"][: len(lines[0])]
     align_left = [name in ("row", "label") for name in headers]
-    bold = [at for at, row in enumerate(rows) if row is best]
     return TextTable(
         headers,
         lines,
         align_left,
         [caption],
         below,
-        bold,
+        [at for at, row in enumerate(rows) if row.use],
         [0, 3],
         "tab:scores",
         first=[first],

@@ -53,7 +53,7 @@ def test_latex_escapes_cells_and_caption():
     assert r"a\_b" in text
     assert r"50 \%" in text
     assert "% type --x_y\n" in text.partition("\\begin")[0], "advice is no part of what is printed"
-    assert r"\textbf{$-$1.5 $\pm$ 0.2}" in text
+    assert r"\textbf{$-$1.5$_{\pm 0.2}$}" in text
     assert r"x \& y" in text
     assert "3--6" in text
     assert "with -{}-margin" in text

@@ -398,17 +398,37 @@ def test_latex_is_booktabs_and_escapes_what_latex_would_read(tmp_path: Path):
     tex = render(ranked(tmp_path), "tex")
     assert "\\toprule" in tex
     assert "\\textbf{last}" in tex
-    assert "second\\_to\\_last" in tex
+    assert "second to last" in tex
     assert "$\\pm$" in tex
     comments, _, printed = tex.partition("\\begin{table}")
     assert all(line.startswith("% ") for line in comments.splitlines())
     assert "booktabs" in comments
-    assert not re.search(r"(?<!\\)[_%#]", printed.replace("tab:", ""))
+    assert not re.search(r"(?<!\\)[_%#]", re.sub(r"\$.*?\$", "", printed))
     for advice in recommend(build_rows(tmp_path)).text.split(". "):
         assert advice in comments
         assert advice not in printed
     assert re.search(r"\[\$-\$\d+\.\d\d, (\$-\$)?\d+\.\d\d\]", printed), "an interval has a minus and a comma"
     assert "label{tab:demo-encoder}" in printed
+
+
+def test_latex_fits_a_column_of_a_paper():
+    rows = build_rows(RESULTS / "conll2003-mpnet")
+    tex = render(rows, "tex")
+    printed = tex.partition("\\begin{table}")[2]
+    body, _, caption = printed.partition("\\caption")
+    lines = [[cell.strip() for cell in line.split("&")] for line in body.splitlines() if "&" in line]
+    assert lines[0][:3] == ["row", "dev F1", "test F1"]
+    assert {"mean 0--9", "concat 2, 3, 6, 7", "\\textbf{layer 5}"} <= {line[0] for line in lines}
+    assert all(any(line[k] for line in lines[1:]) for k in range(len(lines[0]))), "no column is empty"
+    assert "fine-tuned, 3 epochs" in lines[-1][-1]
+    assert len(caption.split()) < 65
+    assert "over 5 seeds" in caption
+    assert "Hsu" in caption
+    assert "216 documents" in tex.partition("\\begin{table}")[0]
+    two = render(build_rows(RESULTS / "conll2003-two-encoders"), "tex")
+    assert "\\begin{table*}" in two
+    assert "\\end{table*}" in two
+    assert "condition" in render(rows, "tex", "row,condition").partition("\\toprule")[2]
 
 
 def test_a_corpus_is_no_command_in_a_label(tmp_path: Path):
