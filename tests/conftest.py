@@ -19,7 +19,7 @@ from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.encoders.encoder import Encoder, open_encoder
 from probe.probes import schedule
-from probe.tables.figures import Picture
+from probe.tables.figures import WIDE, Picture
 
 # One look at each step of the pipeline, in about a minute: pytest -m smoke -n 2
 SMOKE = [
@@ -64,10 +64,10 @@ def drawn() -> Iterator[dict]:
     kept: dict = {}
     render = Picture.render
 
-    def once(picture: Picture, form: str = "png") -> bytes:
-        if (picture.make, form) not in kept:
-            kept[picture.make, form] = render(picture, form)
-        return kept[picture.make, form]
+    def once(picture: Picture, form: str = "png", width: float = WIDE) -> bytes:
+        if (picture.make, form, width) not in kept:
+            kept[picture.make, form, width] = render(picture, form, width)
+        return kept[picture.make, form, width]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Picture, "render", once)

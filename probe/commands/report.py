@@ -5,13 +5,13 @@ from __future__ import annotations
 from probe.commands.arguments import Parser, report_bad_records, results_or_last
 
 DESCRIPTION = """\
-Writes the tables, the figures (PNG) and one self-contained page (report.html) of a results folder.
-A sweep and a screen do so at their end.
+Writes the tables, the figures and one self-contained page (report.html) of a results folder.
+A sweep and a screen do so at their end. A figure is PNG; for papers, it can be SVG or PDF.
 """
 EXAMPLES = """\
   probe report results/quickstart
   probe report results/quickstart --margin 1
-  probe report results/quickstart --svg
+  probe report results/quickstart --format pdf
 """
 
 
@@ -20,13 +20,12 @@ def report(arguments: list[str]) -> int:
     parser = Parser("report", DESCRIPTION, EXAMPLES)
     parser.add_folder()
     parser.add_margin()
-    parser.add_argument("--svg", action="store_true", help="also write the figures as SVG, for papers")
+    parser.add_format("png", "svg", "pdf")
     options = parser.parse_intermixed_args(arguments)
 
     from probe.report.page import write_report
 
     folder = results_or_last(options.dir)
     code = report_bad_records(folder)
-    forms = ("png", "svg") if options.svg else ("png",)
-    print(*write_report(folder, options.margin, forms), sep="\n")
+    print(*write_report(folder, options.margin, options.format), sep="\n")
     return code

@@ -1,7 +1,7 @@
 """Writes one page with everything about a results folder: the recommendation, its picture, tables, figures, records.
 
 The page is self-contained: no script, no other file, no network. `page.html.j2` is its template, which a person can
-edit; every text that is put into it is escaped. Pictures are PNG, on the page and as files of their own.
+edit; every text that is put into it is escaped. Its pictures are PNG, each in a wide form and a narrow one for phones.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from probe.screening.report import screen_table
 from probe.system.files import to_jsonable, write_atomically
 from probe.system.locks import alone
 from probe.tables.columns import choose_columns
-from probe.tables.figures import Picture, pictures
+from probe.tables.figures import NARROW, Picture, pictures
 from probe.tables.formats import as_table, render, task_tables, write_tables
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, tables_of
+from probe.tables.row import Row, by_score, tables_of
 from probe.tables.rows import build_rows, results_folder
 
 MORE = "encoder,row,condition,scores,cost"  # columns of the table that is folded at the end
@@ -38,16 +38,16 @@ PAGE = "report.html"
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 
-def write_report(folder: Path, margin: float | None = None, forms: Sequence[str] = ("png",)) -> list[Path]:
+def write_report(folder: Path, margin: float | None = None, form: str = "png") -> list[Path]:
     """Writes tables, figures and the page into a results folder; returns page and figures. UserError without records.
 
-    margin: as in `build_rows`. forms: of figures, png and svg.
+    margin: as in `build_rows`. form: of the figures: png, svg or pdf.
     """
     folder = results_folder(folder)
     rows = _rows(folder, margin)
     if rows:
         write_tables(folder, rows)
-    return write_page(folder, rows, forms)
+    return write_page(folder, rows, form)
 
 
 def _rows(folder: Path, margin: float | None = None) -> list[Row]:
@@ -56,19 +56,18 @@ def _rows(folder: Path, margin: float | None = None) -> list[Row]:
     return build_rows(folder, margin) if has_runs or not (folder / SCREEN).exists() else []
 
 
-def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",)) -> list[Path]:
-    """Writes figures and page of a results folder with these rows; returns their files, the page first.
-
-    forms: of figures: png, which the page has, and others.
-    """
+def write_page(folder: Path, rows: Sequence[Row], form: str = "png") -> list[Path]:
+    """Writes figures and page of a results folder with these rows; returns their files, the page first."""
     screen = load_screen(folder)
     shown = [*pictures(rows), *([screen_picture(screen)] if screen else [])]
-    files = {folder / "figures" / f"{picture.name}.{form}": picture.render(form) for form in forms for picture in shown}
+    drawn = {picture.name: (picture.render("png"), picture.render("png", NARROW)) for picture in shown}
+    files = {folder / "figures" / f"{name}.png": wide for name, (wide, _) in drawn.items()}
+    if form != "png":
+        files = {folder / "figures" / f"{picture.name}.{form}": picture.render(form) for picture in shown}
     if (folder / "figures").is_symlink():  # to pictures of something else, which these would replace
         raise UserError(f"{folder / 'figures'} is a link, and nothing is written through one. Remove it.")
     for path, content in files.items():
         write_atomically(path, content)
-    drawn = {file.stem: content for file, content in files.items() if file.suffix == ".png"}
     write_atomically(folder / PAGE, page(folder, rows, shown, drawn))
     return [folder / PAGE, *files]
 
@@ -106,8 +105,8 @@ def finish(folders: Iterable[Path], failed: Collection[tuple[str, str]]) -> int:
     return 1 if failed else 0
 
 
-def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
-    """Renders the page of a results folder, from its rows and pictures. drawn: PNG of each picture, by its name."""
+def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, Sequence[bytes]]) -> str:
+    """Renders the page of a results folder. drawn: by the name of each picture, its wide PNG and its narrow one."""
     screen = load_screen(folder)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined,
@@ -134,26 +133,28 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
 
 
 def _title(folder: Path, rows: Sequence[Row], screen: ScreenRecord | None) -> str:
-    """Names what the results are of: corpora, encoders, and the folder."""
-    names = [*(row.setting.data for row in rows), *(short_name(row.setting.encoder) for row in rows)]
-    if not names and screen:
-        names = [screen.corpus, *screen.encoders]
-    return f"{first_few(list(dict.fromkeys(names)))} ({folder.resolve().name})"
+    """Says what the results compare, and names the folder."""
+    encoders, corpora = [short_name(row.setting.encoder) for row in rows], [row.setting.data for row in rows]
+    if not rows and screen:
+        encoders, corpora = [*screen.encoders], [screen.corpus]
+    of, on = (first_few(list(dict.fromkeys(names))) for names in (encoders, corpora))
+    return f"Which layers of {of} to use on {on} ({folder.resolve().name})"
 
 
-def _figure(picture: Picture, content: bytes) -> dict[str, Any]:
-    width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))  # of a PNG, in its header
-    source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    return {"alt": picture.alt, "source": source, "table": picture.table, "width": width, "height": height}
+def _figure(picture: Picture, drawn: Sequence[bytes]) -> dict[str, Any]:
+    """Gives a picture as a part of the page."""
+    wide, narrow = (f"data:image/png;base64,{base64.b64encode(content).decode()}" for content in drawn)
+    return {"alt": picture.alt, "table": picture.table, "wide": wide, "narrow": narrow}
 
 
 def _table(rows: Sequence[Row], figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    main = as_table(rows, choose_columns(None, rows))
+    """Gives the parts of the page about one table, its rows in the order of its figure."""
+    rows = by_score(rows)
     return {
         "id": rows[0].table,
         "sentence": recommend(rows).text,
         "name": heading(rows),
-        "main": main,
+        "main": as_table(rows, choose_columns(None, rows)),
         "more": as_table(rows, [name for name in choose_columns(MORE, rows) if name != "encoder" or rows[0].encoder]),
         "figure": next((figure for figure in figures if figure["table"] == rows[0].table), None),
     }

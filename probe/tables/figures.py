@@ -1,4 +1,4 @@
-"""Draws records as PNG: every row's scores beside its layers, F1 by layer, and the learned weights of mixes.
+"""Draws records as pictures: every row's scores beside its layers, F1 by layer, and the learned weights of mixes.
 
 Colours are those of Okabe and Ito, which colour-blind readers can distinguish; markers and line styles say the same.
 The background is white. The same records under the same matplotlib give the same bytes.
@@ -25,12 +25,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from probe.conditions import MAIN
+from probe.format import percent
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
 from probe.tables.labels import UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, split_by_encoder, tables_of
+from probe.tables.row import Row, by_score, split_by_encoder, tables_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
@@ -40,11 +41,13 @@ FEWEST_LAYERS = 4  # of a picture by layer, unless these are all that the encode
 OF_SPLITS = {"dev": (DEV, "o", DEV), "test": (TEST, "s", "white")}  # colour, marker, and what fills it
 BEHIND = "behind the best (95 %, all rows at once)"
 MOST_LINES = 80  # rows in the picture of a table: the best by dev
-LINE = 0.235  # height of a line in the picture of a table, in inches
+WIDE, NARROW = 7.4, 3.3  # widths of a picture in inches; the narrow one is for a phone
+LINE = 0.235  # height of a line in the picture of a table, in inches; in a narrow one, the name stands above the scores
 STRETCH = 0.5  # a baseline widens the range of the rows' scores by at most so much of it, else stands at its edge
 PALETTE = 64  # colours of a picture's file: the eight at most that mean something, and their soft edges
 STYLE: Any = {
     "svg.hashsalt": "layer-probe",  # element names in SVG are otherwise random
+    "pdf.fonttype": 42,  # text of a PDF is text
     "font.size": 9,
     "axes.labelsize": 8,
     "axes.axisbelow": True,
@@ -56,6 +59,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 7.5,
 }
+WITHOUT_DATE: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # so the same content gives the same file
 Make = Callable[[Figure, Any], None]
 
 
@@ -74,16 +78,16 @@ class Picture:
     make: Make
     title: str = ""
 
-    def render(self, form: str = "png") -> bytes:
-        """Draws it as png or svg."""
+    def render(self, form: str = "png", width: float = WIDE) -> bytes:
+        """Draws it as png, svg or pdf. width: in inches, WIDE or NARROW."""
         with matplotlib.rc_context(STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name; a box stands in its place
-            figure = Figure(figsize=(7.4, 4.0), dpi=200, facecolor="white", layout="constrained")
+            figure = Figure(figsize=(width, 4.0), dpi=200, facecolor="white", layout="constrained")
             self.make(figure, self.content)
-            figure.suptitle("\n".join(textwrap.wrap(self.title, 115)), fontsize=7.5, x=0.01, ha="left", color=GREY)
+            figure.suptitle(textwrap.fill(self.title, int(15.5 * width)), fontsize=7.5, x=0.01, ha="left", color=GREY)
             out = io.BytesIO()
-            if form == "svg":
-                figure.savefig(out, format=form, metadata={"Date": None})  # the same content gives the same file
+            if form in WITHOUT_DATE:
+                figure.savefig(out, format=form, metadata=WITHOUT_DATE[form])
                 return out.getvalue()
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
@@ -118,15 +122,27 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
 
 
 def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
-    """Draws a line per row: its layers, its scores with their intervals, and what it costs. Main rows come first."""
-    rows = sorted(rows, key=lambda row: (row.section != MAIN, -row.dev_mean))[:MOST_LINES]
-    recommended = recommend(rows)
-    figure.set_size_inches(7.4, 1.35 + LINE * len(rows))
-    num_layers = max(row.num_layers for row in rows) + 1
-    strip, axes = figure.subplots(1, 2, sharey=True, width_ratios=[min(0.1 * num_layers, 1.4), 3.0])
-    _draw_layers(strip, rows, num_layers)
-    for label, row in zip(strip.get_yticklabels(), rows, strict=True):
-        label.set_weight("bold" if row is recommended.use else "normal")
+    """Draws a line per row: its layers, its scores with their intervals, and what it costs.
+
+    A narrow picture has the rows' names and scores alone.
+    """
+    rows, num_layers = by_score(rows)[:MOST_LINES], max(row.num_layers for row in rows) + 1
+    recommended, is_narrow = recommend(rows), figure.get_figwidth() == NARROW
+    beside: list[tuple[Axes, int, str, Callable[[Row], str]]] = []  # axes, offset, title and text of each column
+    if is_narrow:
+        figure.set_size_inches(NARROW, 1.9 + 1.8 * LINE * len(rows))
+        axes = figure.add_subplot()
+    else:
+        figure.set_size_inches(WIDE, 1.35 + LINE * len(rows))
+        strip, axes = figure.subplots(1, 2, sharey=True, width_ratios=[min(0.1 * num_layers, 1.4), 3.0])
+        _draw_layers(strip, rows, num_layers)
+        for label, row in zip(strip.get_yticklabels(), rows, strict=True):
+            label.set_weight("bold" if row is recommended.use else "normal")
+        beside += [
+            (strip, 6, "label", COLUMNS["label"].text),
+            (axes, 32, "blocks", lambda row: str(row.num_blocks)),
+            (axes, 62, "width", lambda row: str(row.width)),
+        ]
     values: list[float] = []
     for row in [row for row in rows if row.section == MAIN] or rows:
         for cell in (row.cell("dev"), row.cell("test")):
@@ -136,24 +152,22 @@ def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.spines["left"].set_visible(False)
     axes.grid(False, axis="y")
-    beside: tuple[tuple[Axes, int, str, Callable[[Row], str]], ...] = (  # labels first: a phone shows the left
-        (strip, 6, "label", COLUMNS["label"].text),
-        (axes, 32, "blocks", lambda row: str(row.num_blocks)),
-        (axes, 62, "width", lambda row: str(row.width)),
-    )
     for panel, offset, title, _ in beside:
         _write(panel, -0.9, offset, title, color=GREY)
     best = recommended.best
     for y, row in enumerate(rows):
+        weight = "bold" if row is recommended.use else "normal"
         if y % 2 == 0:
             axes.axhspan(y - 0.5, y + 0.5, color=STRIPE, lw=0, zorder=0)
-        _draw_row(axes, y, row, best)
+        if is_narrow:
+            axes.text(0, y - 0.25, row.full_name, transform=axes.get_yaxis_transform(), va="center", weight=weight)
+        _draw_row(axes, y + 0.2 * is_narrow, row, best)
         for panel, offset, _, text in beside:
-            _write(panel, y, offset, text(row), weight="bold" if row is recommended.use else "normal")
+            _write(panel, y, offset, text(row), weight=weight)
     if best:
         top = 100 * best.dev_mean
         axes.axvspan(top - best.margin, top, color=BAND, lw=0, zorder=0.5, label=f"within {best.margin:g} of the best")
-    _draw_legend(figure, axes)
+    draw_legend(figure, axes)
 
 
 def _draw_layers(strip: Axes, rows: Sequence[Row], num_layers: int) -> None:
@@ -195,7 +209,7 @@ def _draw_row(axes: Axes, y: float, row: Row, best: Row | None) -> None:
             continue
         mean = 100 * cell.mean
         if not low <= mean <= high:
-            text, x, side = (f"◂ {mean:.1f}", low, "left") if mean < low else (f"{mean:.1f} ▸", high, "right")
+            text, x, side = (f"◂ {mean:.2f}", low, "left") if mean < low else (f"{mean:.2f} ▸", high, "right")
             axes.text(x, place, text, fontsize=6.5, color=colour, va="center", ha=side)
             continue
         if cell.interval:
@@ -215,12 +229,13 @@ def _write(axes: Axes, y: float, offset: int, text: str, **style: Any) -> None:
     )  # fmt: skip
 
 
-def _draw_legend(figure: Figure, axes: Axes) -> None:
+def draw_legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
     """Draws the key of the axes below them. It has each label once: of lines that share one, the first."""
     first: dict[str, Any] = {}
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
         first.setdefault(label, handle)
-    figure.legend([*first.values()], [*first], loc="outside lower left", ncols=4, columnspacing=1.2)
+    ncols = 1 if figure.get_figwidth() == NARROW else columns
+    figure.legend([*first.values()], [*first], loc="outside lower left", ncols=ncols, columnspacing=1.2)
 
 
 def singles(rows: Sequence[Row]) -> list[Row]:
@@ -244,40 +259,36 @@ def draw_f1_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
     for split, (colour, marker, face) in OF_SPLITS.items():
         if single:
             draw_means(axes, single, split, color=colour, marker=marker, mfc=face, label=split)
-    combined = [row for row in main if not row.is_single and row.n and row.label != UNCONVERGED]
-    combined.sort(key=lambda row: -row.dev_mean)
+    combined = by_score(row for row in main if not row.is_single and row.n and row.label != UNCONVERGED)
     for best in combined[:1]:
-        axes.axhline(100 * best.dev_mean, color=INK, ls="--", lw=1.2, label=f"{best.name} {100 * best.dev_mean:.1f}")
+        axes.axhline(100 * best.dev_mean, color=INK, ls="--", lw=1.2, label=f"{best.name} {percent(best.dev_mean)}")
     beside = [row for row in rows if row.section != MAIN and row.n]
     cells = [row.cell(split) for row in single for split in OF_SPLITS]
     values = [(cell.mean or 0.0) + sign * (cell.std or 0.0) for cell in cells for sign in (-1, 1)]
     low, high = _range(values + [row.dev_mean for row in combined[:1]], beside)
     axes.set_ylim(low, high)
     others = group_by(beside, lambda row: row.condition or row.name)
-    for (name, same), (colour, _, dash) in zip(others.items(), itertools.islice(styles(), 2, None), strict=False):
+    for (name, same), (colour, marker, dash) in zip(others.items(), itertools.islice(styles(), 2, None), strict=False):
         lines, top = singles(same), 100 * max(row.dev_mean for row in same)
-        label = f"{name} {top:.1f}" + (" (below)" if top < low else " (above)" if top > high else "")
+        label = f"{name} {top:.2f}" + (" (below)" if top < low else " (above)" if top > high else "")
         if len(lines) > 1:
-            draw_means(axes, lines, "dev", color=colour, ls=dash, label=label)
+            draw_means(axes, lines, "dev", color=colour, marker=marker, ls=dash, label=label)
         else:
             axes.axhline(top, color=colour, ls=dash, lw=1, label=label)
     label_layers(axes, [row.indices[0] for row in single])
     axes.set_ylabel(f"{header('dev', rows)[4:]} in percent (± standard deviation)")
-    _draw_legend(figure, axes)
+    draw_legend(figure, axes)
 
 
 def draw_means(axes: Axes, rows: Sequence[Row], split: str, **style: Any) -> None:
-    """Draws the mean of each single layer with its deviation; joined by a line where no layer is missing."""
-    layers = [row.indices[0] for row in rows]
-    cells = [row.cell(split) for row in rows]
-    if layers != list(range(len(layers))):
-        style["ls"] = ""
+    """Draws the mean of each single layer with its deviation; a line joins neighbouring layers."""
+    cells = {row.indices[0]: row.cell(split) for row in rows}
+    layers = range(min(cells), max(cells) + 1)
     means, spreads = (
-        [100 * (part or 0.0) for part in parts]
-        for parts in zip(*((cell.mean, cell.std) for cell in cells), strict=True)
+        [100 * (getattr(cells[layer], part) or 0.0) if layer in cells else np.nan for layer in layers]
+        for part in ("mean", "std")
     )
-    defaults: dict[str, Any] = {"ls": "-", "marker": "_", "capsize": 3}
-    axes.errorbar(layers, means, spreads, **defaults | style)
+    axes.errorbar(layers, means, spreads, capsize=3, **style)
 
 
 def styles() -> Iterator[tuple[str, str, str]]:
@@ -295,19 +306,20 @@ def draw_mix_weights(figure: Figure, rows: Sequence[Row]) -> None:
     axes = figure.add_subplot()
     mixes = {row: [record.mix.weights for record in row.records.values() if record.mix] for row in rows}
     mixes = {row: shares for row, shares in mixes.items() if shares}
+    of_layer = {layer: [row for row in mixes if layer in row.indices] for row in mixes for layer in row.indices}
     width = 0.8 / len(mixes)
     for i, ((row, shares), hatch) in enumerate(zip(mixes.items(), itertools.cycle(("", "///", "...", "xxx")))):
         columns, colour = list(zip(*shares, strict=True)), COLOURS[i % len(COLOURS)]
         means = [statistics.fmean(column) for column in columns]
         spread = [statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns]
         centre = sum(layer * mean for layer, mean in zip(row.indices, means, strict=True))
+        offsets = [of_layer[layer].index(row) - (len(of_layer[layer]) - 1) / 2 for layer in row.indices]
         axes.bar(
-            [layer + (i - (len(mixes) - 1) / 2) * width for layer in row.indices], means, width, yerr=spread,
-            capsize=2, color=colour, hatch=hatch, edgecolor="white",
-            label=f"{row.full_name}: centre of gravity at layer {centre:.2f}",
+            [layer + offset * width for layer, offset in zip(row.indices, offsets, strict=True)], means, width,
+            yerr=spread, capsize=2, color=colour, hatch=hatch, edgecolor="white",
+            label=f"{row.full_name}: centre of gravity {centre:.2f}",
         )  # fmt: skip
         axes.axvline(centre, color=colour, ls=DASHES[1 + i % 3], lw=1.2)
-    axes.set_xticks(sorted({layer for row in mixes for layer in row.indices}))
-    axes.set_xlabel("layer (hidden_states index)")
+    label_layers(axes, sorted(of_layer))
     axes.set_ylabel("learned share (mean ± sd over seeds)")
-    figure.legend(loc="outside lower left")
+    draw_legend(figure, axes, 1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
+from probe.conditions import MAIN
 from probe.data.task import Task
 from probe.data.tasks import TASKS
 from probe.format import format_layers, with_encoder
@@ -170,6 +171,11 @@ class Row:
 
 def tables_of(rows: Sequence[Row]) -> list[list[Row]]:
     return [*group_by(rows, lambda row: row.table).values()]
+
+
+def by_score(rows: Iterable[Row]) -> list[Row]:
+    """Orders rows by their dev score: main rows, then upper bounds, then baselines."""
+    return sorted(rows, key=lambda row: (row.section != MAIN, -row.section, -row.dev_mean))
 
 
 def split_by_encoder(rows: Sequence[Row]) -> list[list[Row]]:

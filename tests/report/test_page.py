@@ -14,14 +14,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from support.facts import names
 from support.records import make_record
 
+from probe.commands.report import report
 from probe.config import UserError
 from probe.report.page import PAGE, finish, page_line, write_report
 from probe.runs.identity import RecordedCondition
 from probe.system.locks import FileLock
-from probe.tables.figures import Picture
+from probe.tables.figures import Picture, draw_scores
 from probe.tables.rows import build_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -30,7 +32,7 @@ MEASURE = """
 const frame = document.querySelector("iframe"), inside = frame.contentDocument, root = inside.documentElement;
 inside.querySelectorAll("details").forEach(one => one.open = true);
 const wide = [...inside.querySelectorAll("body *")].filter(one => one.scrollWidth > one.clientWidth + 1
-  && getComputedStyle(one).overflowX !== "visible" && one.tagName !== "THEAD" && one.tagName !== "FIGURE");
+  && getComputedStyle(one).overflowX !== "visible" && one.tagName !== "THEAD");
 const links = [...inside.querySelectorAll("a")].map(one => one.getAttribute("href"));
 document.body.textContent = "MEASURED" + JSON.stringify({
   page: root.scrollWidth, frame: frame.clientWidth, wide: wide.map(one => one.outerHTML.slice(0, 80)),
@@ -97,10 +99,35 @@ def test_what_a_page_shows_to_be_typed_is_quoted(tmp_path: Path):
     assert shlex.split(typed) == ["probe", "verify", str(tmp_path / "my runs"), "--rerun", "x;touch y", "--seed", "1"]
 
 
-def test_svg_is_written_if_asked_for(tmp_path: Path):
-    shutil.copytree(RESULTS / "demo-minilm", tmp_path / "demo")
-    write_report(tmp_path / "demo", forms=("png", "svg"))
-    assert (tmp_path / "demo/figures/scores.svg").read_bytes().startswith(b"<?xml")
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_figures_are_written_in_the_form_asked_for(tmp_path: Path, form: str, start: bytes):
+    shutil.copytree(RESULTS / "demo-minilm", tmp_path / "demo", ignore=shutil.ignore_patterns("figures"))
+    assert report([str(tmp_path / "demo"), "--format", form]) == 0
+    (figure,) = (tmp_path / "demo/figures").iterdir()
+    assert figure.name == f"scores.{form}"
+    assert figure.read_bytes().startswith(start)
+    assert "data:image/png" in (tmp_path / "demo" / PAGE).read_text()
+
+
+def test_table_and_figure_have_one_order_and_the_same_row_in_bold(tmp_path: Path):
+    shutil.copytree(RESULTS / "conll2003-mpnet", tmp_path / "set")
+    rows = build_rows(tmp_path / "set")
+    figure = Figure()
+    draw_scores(figure, rows)
+    drawn = [(label.get_text(), label.get_weight()) for label in figure.axes[0].get_yticklabels()]
+    write_report(tmp_path / "set")
+    text = (tmp_path / "set" / PAGE).read_text()
+    table = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    named = re.findall(r'<tr(.*?)><td data-label="row" class="left">(.*?)</td>', table)
+    assert [name for _, name in named] == [label.partition(",")[0] for label, _ in drawn]
+    assert [name for mark, name in named if "use" in mark] == ["layer_5"]
+    assert [label for label, weight in drawn if weight == "bold"] == ["layer_5"]
+    assert [name for mark, name in named if "ruled" in mark] == ["last", "majority_tag"], "above other kinds of rows"
+    lead = text.partition('class="lead">')[2].partition("</p>")[0]
+    verdict, _, reasons = lead.partition("</strong>")
+    assert "layer_5" in verdict
+    assert "0.72" in reasons
+    assert len(verdict) < 80 < len(reasons)
 
 
 def test_pictures_of_the_users_own_stay_and_no_link_is_followed(tmp_path: Path):

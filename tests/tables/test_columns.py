@@ -62,11 +62,11 @@ def test_latex_escapes_cells_and_caption():
 def test_the_page_escapes_names_and_holds_every_picture(tmp_path: Path, rows: list[Row]):
     named = [replace(row, name="<b>&") for row in rows]
     shown = [replace(picture, alt="<i>") for picture in pictures(named)]
-    html = page(tmp_path, named, shown, {picture.name: b"\x89PNG" + bytes(30) for picture in shown})
+    html = page(tmp_path, named, shown, {picture.name: (b"\x89PNG" + bytes(30), b"\x89PNG") for picture in shown})
     assert "<b>&" not in html
     assert "&lt;b&gt;&amp;" in html
     assert "<i>" not in html
-    assert html.count('src="data:image/png;base64,') == len(shown)
+    assert html.count('src="data:image/png;base64,') == html.count('srcset="data:image/png;base64,') == len(shown)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,18 @@ import pytest
 from matplotlib.figure import Figure
 from support.records import expect, make_record
 
+from probe.probes.fitting import Mix
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
-from probe.tables.figures import draw_f1_by_layer, draw_scores, has_layers, pictures
+from probe.tables.figures import (
+    NARROW,
+    WIDE,
+    draw_f1_by_layer,
+    draw_mix_weights,
+    draw_scores,
+    has_layers,
+    pictures,
+)  # fmt: skip
 from probe.tables.labels import label_rows
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
@@ -28,8 +37,8 @@ def made(folder: Path, devs: dict[str, float], seeds: int = 3, **changes) -> lis
     return build_rows(folder)
 
 
-def shown(rows: list[Row]) -> Figure:
-    figure = Figure(layout="constrained")
+def shown(rows: list[Row], width: float = WIDE) -> Figure:
+    figure = Figure(figsize=(width, 4), layout="constrained")
     draw_scores(figure, rows)
     figure.draw_without_rendering()
     return figure
@@ -54,7 +63,7 @@ def test_what_lies_far_outside_the_rows_range_stands_as_a_number_at_its_edge(tmp
     figure = shown(rows)
     low, high = figure.axes[1].get_xlim()
     assert 50 < low < high < 100
-    assert any(text.get_text() == "◂ 10.0" for text in figure.axes[1].texts)
+    assert any(text.get_text() == "◂ 10.00" for text in figure.axes[1].texts)
 
 
 def test_a_missing_row_has_no_score(tmp_path: Path):
@@ -85,6 +94,38 @@ def test_no_text_of_the_scores_leaves_the_picture_or_overlaps_another(tmp_path: 
             )
 
 
+def test_a_narrow_picture_has_each_name_above_its_dots_and_cuts_no_text(tmp_path: Path):
+    names = [f"concat_of_many_layers_{k}" for k in range(5)]
+    figure = shown(made(tmp_path, {name: 0.7 + k / 100 for k, name in enumerate(names)}), NARROW)
+    (axes,) = figure.axes
+    assert figure.get_figwidth() == NARROW
+    dots = [line.get_window_extent() for line in axes.lines if line.get_marker() in ("o", "s")]
+    for text, dot in zip(axes.texts, dots[::2], strict=True):
+        assert text.get_window_extent().y0 > dot.y0
+    assert [text.get_text() for text in axes.texts] == names[::-1]
+    for box in (text.get_window_extent() for text in [*axes.texts, *figure.legends[0].get_texts()]):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+
+
+def test_the_bars_of_a_layer_stand_around_its_tick(tmp_path: Path):
+    for name, layers in (("mix_all", (1, 2, 3)), ("mix_last_two", (2, 3))):
+        mix = Mix([1 / len(layers)] * len(layers), 1.0)
+        make_record(tmp_path, name, 1, 0.8, 0.7, layers, "mix", mix=mix)
+    figure = Figure()
+    draw_mix_weights(figure, build_rows(tmp_path))
+    centres = [bar.get_x() + bar.get_width() / 2 for bar in figure.axes[0].patches]
+    assert sorted(centres) == pytest.approx([1, 1.8, 2.2, 2.8, 3.2])
+
+
+def test_a_line_joins_neighbouring_layers_alone(tmp_path: Path):
+    rows = made(tmp_path, dict.fromkeys(("embeddings", "layer_1", "layer_2", "layer_3", "layer_4"), 0.8))
+    figure = Figure()
+    draw_f1_by_layer(figure, [row for row in rows if row.indices != [2]])
+    (dev, _) = figure.axes[0].containers
+    assert np.isnan(np.asarray(dev[0].get_ydata(), float)).tolist() == [False, False, True, False, False]
+    assert dev[0].get_linestyle() == "-"
+
+
 def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path):
     made(tmp_path, dict.fromkeys(("embeddings", "layer_1", "layer_2", "layer_3"), 0.8))
     made(tmp_path, dict.fromkeys(("embeddings", "layer_1"), 0.3), weights="r", condition=RANDOM)
@@ -97,9 +138,9 @@ def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path
     draw_f1_by_layer(figure, rows)
     (axes,) = figure.axes
     points = {line.get_label(): list(line[0].get_xdata()) for line in axes.containers}
-    assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2, 3], "random weights 30.0 (below)": [0, 1]}
+    assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2, 3], "random weights 30.00 (below)": [0, 1]}
     lines = {line.get_label() for line in axes.lines}
-    assert {"majority_tag 50.0 (below)", "sum_all 90.0"} <= lines
+    assert {"majority_tag 50.00 (below)", "sum_all 90.00"} <= lines
     low, high = axes.get_ylim()
     assert 65 < low < 75 < 90 < high < 95, "the range is that of the layers and the combination"
 
@@ -107,5 +148,5 @@ def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path
 @pytest.mark.usefixtures("draw")
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path):
     rows = made(tmp_path, {"embeddings": 0.7, "last": 0.8})
-    for form in ("png", "svg"):
+    for form in ("png", "svg", "pdf"):
         assert [one.render(form) for one in pictures(rows)] == [one.render(form) for one in pictures(rows)]
