@@ -182,7 +182,8 @@ def _for_paper(rows: Sequence[Row], columns: str | None) -> TextTable:
     """Makes a table that fits a column of a paper. All notes but a short one are for whoever writes the paper."""
     names, seeds = choose_columns(columns, rows), {row.n for row in rows if row.n > 1}  # one seed shows no deviation
     if columns is None:
-        names = [name for name in names if name not in LEFT_OUT and (name != "n" or len(seeds) != 1)]
+        need_n = len(seeds) != 1 or any(row.missing for row in rows)
+        names = [name for name in names if name not in LEFT_OUT and (name != "n" or need_n)]
     table, lines = as_table(rows, names), []
     for line, row in zip(table.lines, rows, strict=True):
         short = re.sub(r"^([a-z]+)(_\d+){2,}", rf"\1 {row.layers_as_text}", row.name).replace("_", " ")

@@ -114,7 +114,7 @@ def test_table_and_figure_have_one_order_and_the_same_row_in_bold(tmp_path: Path
     rows = build_rows(tmp_path / "set")
     figure = Figure()
     draw_scores(figure, rows)
-    drawn = [(label.get_text(), label.get_weight()) for label in figure.axes[0].get_yticklabels()]
+    drawn = [(label.get_text(), label.get_fontweight()) for label in figure.axes[0].get_yticklabels()]
     write_report(tmp_path / "set")
     text = (tmp_path / "set" / PAGE).read_text()
     table = text.partition("<tbody>")[2].partition("</tbody>")[0]

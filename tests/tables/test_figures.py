@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from support.records import expect, make_record
 
 from probe.probes.fitting import Mix
@@ -113,7 +114,7 @@ def test_the_bars_of_a_layer_stand_around_its_tick(tmp_path: Path):
         make_record(tmp_path, name, 1, 0.8, 0.7, layers, "mix", mix=mix)
     figure = Figure()
     draw_mix_weights(figure, build_rows(tmp_path))
-    centres = [bar.get_x() + bar.get_width() / 2 for bar in figure.axes[0].patches]
+    centres = [bar.get_x() + bar.get_width() / 2 for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
     assert sorted(centres) == pytest.approx([1, 1.8, 2.2, 2.8, 3.2])
 
 
