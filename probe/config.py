@@ -44,6 +44,10 @@ SYNONYMS = {
 class UserError(ValueError):
     """Reports a mistake in one or two lines: what was found, what is allowed, what to type."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Returns the lines that IPython shows in a notebook instead of a traceback."""
+        return f"{type(self).__name__}: {self}".splitlines()
+
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Finds the most similar word, for one that was mistyped; None if there is none."""

@@ -23,13 +23,13 @@ from probe.tables.row import Row
 FEW_ERRORS = 20  # of the best row on dev: with fewer, little is left that could differ
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recommendation:
-    """Holds which row to use. `str()` gives the sentences.
+    """Holds which row to use. `str()` and `repr()` give the sentences.
 
     best: the row with the highest dev mean. use: the cheapest row within the margin, or the best where no row is shown
-    to be within; None if nothing can be recommended. within: whether `use` is. undecided: cheaper rows that could be,
-    the likeliest first. text: the sentences.
+    to be within; None if nothing can be recommended. within: whether `use` is, not on this text alone. undecided:
+    cheaper rows that could be, the likeliest first. text: the sentences.
     """
 
     best: Row | None = None
@@ -38,7 +38,7 @@ class Recommendation:
     undecided: list[Row] = field(default_factory=list)
     text: str = ""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
 
@@ -59,7 +59,7 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     last = [row for row in last if row.encoder == use.encoder and row not in (use, best)]
     sentences = [*_ahead(rows, best), *_unseen(ranked, best), *_sentences(use, best, place is not None, undecided)]
     text = " ".join([*sentences, *(_over_last(use, row) for row in last[:1]), *_as_good(without_layers, use)])
-    return Recommendation(best, use, place is not None, undecided, text)
+    return Recommendation(best, use, place is not None and best.visible < 1, undecided, text)
 
 
 def sentence(rows: Sequence[Row]) -> str:
