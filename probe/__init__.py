@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probe.api import features, features_of, load, results, run, screen, sweep, word_vectors
+    from probe.api import choose, features, load, results, run, screen, sweep, word_vectors
 
 __version__ = "0.1.0"
-__all__ = ["features", "features_of", "load", "results", "run", "screen", "sweep", "word_vectors"]
+__all__ = ["choose", "features", "load", "results", "run", "screen", "sweep", "word_vectors"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,15 +1,17 @@
 """Defines the functions of the package `probe`, and what they return.
 
-`run`, `sweep` and `screen` run the command in a separate process. So settings have the same effect as on the
-command line, nothing is printed, and the caller's threads and random states do not change. torch and pandas are
-imported where they are needed; `datasets` installs pandas.
+`choose`, `run`, `sweep` and `screen` run the command in a separate process. So settings have the same effect as on the
+command line, nothing is printed, and the caller's threads and random states do not change. In a notebook and in a
+terminal a bar shows how far the command is. torch and pandas are imported where they are needed; `datasets` installs
+pandas.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 import re
 import reprlib
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +23,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, overload
 from probe.config import UserError
 from probe.data.offsets import texts_with_spans
 from probe.data.split import Split
+from probe.lists import write_inputs
 from probe.runs.exported import config_of_record
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
 from probe.runs.screens import ScreenRecord, load_screen
-from probe.screening.report import ranked_choices, screen_table
+from probe.screening.report import ranked_choices, screen_table, to_train_first
 from probe.settings import config_of, configs_of
 from probe.system.machine import share_cores
+from probe.system.progress import run_with_bar
 from probe.tables.columns import choose_columns
 from probe.tables.formats import as_table, render, table_values
 from probe.tables.recommendation import Recommendation, recommend
@@ -38,8 +42,10 @@ from probe.tag.io import read_running, refuse_other_tasks, select_saved_probe
 if TYPE_CHECKING:
     import pandas
     import torch
+    from matplotlib.figure import Figure
 
     from probe.export.export import Splits
+    from probe.tables.figures import Picture
     from probe.tag.tagging import TrainedRow
 
 
@@ -47,13 +53,14 @@ if TYPE_CHECKING:
 class Results:
     """Holds a results folder: its rows and runs as pandas DataFrames, and which row to use.
 
-    rows: as in `probe table`. problems: a line for each run that failed and for each file that cannot be read. Scores
-    are fractions.
+    rows: as in `probe table`. problems: a line for each run that failed and for each file that cannot be read. notes:
+    what a sweep noticed in the data. Scores are fractions.
     """
 
     folder: Path
     rows: list[Row] = field(repr=False)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @cached_property
     def table(self) -> pandas.DataFrame:
@@ -86,16 +93,56 @@ class Results:
                             "results(...).recommendations has one for each.")  # fmt: skip
         return given[0]
 
+    def plot(self) -> Figure:
+        """Draws each row's layers and its scores with their intervals. Raises UserError for several tables."""
+        from matplotlib import pyplot
+
+        if len(shown := self._pictures) != 1:
+            raise UserError(f"{self.folder} has {len(shown)} tables with a finished run, and plot() draws one.")
+        pyplot.switch_backend(pyplot.get_backend())  # loads it: in a notebook, figures are then shown
+        return next(iter(shown.values())).figure()
+
+    @cached_property
+    def _pictures(self) -> dict[str, Picture]:
+        """Returns the picture of each table that has a finished run, by the table's key."""
+        from probe.tables.figures import pictures
+
+        return {picture.table: picture for picture in pictures(self.rows) if picture.table}
+
+    def features(self, texts: list[str], row: str | None = None, *settings: str) -> list[WordVectors]:
+        """Returns the features of new texts, with the layers, the combination and the scale of a row.
+
+        row: by default the recommended one, which must be shown to lie within the margin. settings: for paths that have
+        changed, as "encoder.path=DIR". Without saved weights, the scale is computed again from the features of train.
+        Raises UserError.
+        """
+        if row is None:
+            recommended = self.recommendation
+            if recommended.use is None or not recommended.within:
+                best = f" The best on dev: {recommended.best.name!r}." if recommended.best else ""
+                raise UserError(f"no row is shown to be within the margin, so name one: features(texts, ROW).{best}")
+            row = recommended.use.name
+        return load(self.folder, row, *settings).features(texts)
+
     if not TYPE_CHECKING:  # for which there would be any attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(f"no {name!r}. There are: table, runs, rows, problems, recommendation (.use, .best).")
+            raise AttributeError(
+                f"no {name!r}. There are: table, runs, rows, problems, notes, recommendation (.use, .best), plot(), "
+                "features()."
+            )
 
     def __str__(self) -> str:
         return render(self.rows, "text")
 
     def _repr_html_(self) -> str:
-        return "\n".join(as_table(rows, choose_columns(None, rows)).render("html") for rows in tables_of(self.rows))
+        parts = []
+        for rows in tables_of(self.rows):
+            parts.append(as_table(rows, choose_columns(None, rows)).render("html"))
+            if picture := self._pictures.get(rows[0].table):
+                drawn = base64.b64encode(picture.render()).decode()
+                parts.append(f'<img alt="{picture.alt}" width="740" src="data:image/png;base64,{drawn}">')
+        return "\n".join([*parts, *(f"<p>{html.escape(line)}</p>" for line in self.problems + self.notes)])
 
 
 @dataclass(frozen=True)
@@ -145,6 +192,43 @@ def results(folder: str | Path, margin: float | None = None) -> Results:
     return Results(folder, rows, [str(error) for error in bad])
 
 
+def choose(
+    encoder: str | Path | None,
+    texts: Any,
+    labels: Any = None,
+    *settings: str,
+    groups: Any = None,
+    dev: Any = None,
+    test: Any = None,
+    results_dir: str | Path = "results/chosen",
+) -> Results:
+    """Screens an encoder's layers on your texts, trains the rows that are worth it, and returns the results folder.
+
+    encoder: a preset, a folder or OWNER/NAME on the Hub. None: `texts` is an array or tensor of vectors, (units,
+    layers, H) or (units, H).
+    texts, labels: texts with a label each, or lists of words with a list of tags each. Or `texts` is a pandas.DataFrame
+    or datasets.Dataset, with the columns "text" and "label", or "tokens" and "ner_tags", or those that
+    "data.words_field=NAME" and "data.tags_field=NAME" say.
+    groups: the document, patient or prompt family of each text.
+    dev, test: (texts, labels), (texts, labels, groups), or a table. None: a fifth of the texts, by group.
+    settings: as on the command line, last; "layers=A,B" trains these rows without a screen.
+
+    Trained are the last layer and the rows that the screen says to train first, with three seeds, by a linear probe, or
+    for words as +sweep=quickstart does. What was read is kept in `data` of the folder, for all commands. The same call
+    again reads what is done. Raises probe.config.UserError, a ValueError.
+    """
+    folder = Path(results_dir).expanduser()
+    if isinstance(labels, str):  # the first setting, behind a table
+        labels, settings = None, (labels, *settings)
+    inputs = write_inputs(encoder, {"train": (texts, labels, groups), "dev": dev, "test": test}, settings, folder)
+    if any(str(word).startswith("layers=") for word in settings):
+        return sweep("seed=1,2,3", *inputs)
+    screened = screen(*(word for word in inputs if not str(word).startswith("seed="))).record
+    rows = list(dict.fromkeys([*(choice.name for choice in to_train_first(screened)), "last"]))
+    rows += [choice.name for choice in screened.ranked[1:2] if len(rows) == 1]  # one alone cannot be compared
+    return sweep(f"layers={','.join(rows)}", "seed=1,2,3", *inputs)
+
+
 def run(*settings: str) -> RunRecord:
     """Trains one run as `probe train` does, prints nothing, and returns its record. A run that is done is read.
 
@@ -179,10 +263,11 @@ def sweep(*settings: str) -> Results:
     folders = {cfg.results_dir for cfg in configs}
     if len(folders) > 1:
         raise UserError(f"give one results_dir, not {', '.join(sorted(folders))}.")
-    _, errors = _run_command("train", ["-m", *settings], may_fail=True)
+    printed, errors = _run_command("train", ["-m", *settings], may_fail=True)
     found = results(folders.pop())
     failed = [line for line in errors.splitlines() if line.startswith("failed: ")]
-    return replace(found, problems=[*failed, *found.problems])
+    notes = [line for line in printed.splitlines() if line.startswith("data ")]
+    return replace(found, problems=[*failed, *found.problems], notes=notes)
 
 
 def screen(*settings: str) -> Screen:
@@ -356,27 +441,12 @@ def load(folder: str | Path, row: str | None = None, *settings: str) -> Model:
     return Model(*select_saved_probe(Path(folder), row, None), settings)
 
 
-def features_of(texts: list[str], folder: str | Path, row: str | None = None, *settings: str) -> list[WordVectors]:
-    """Returns the features of new texts, with the layers, the combination and the scale of a row of a results folder.
-
-    row, settings: as for `load`. Without saved weights, the scale is computed again from the features of train. Raises
-    probe.config.UserError, a ValueError.
-
-    >>> import probe
-    >>> texts = ["Angela Merkel came to Paris.", "So did we."]
-    >>> [found.vectors.shape for found in probe.features_of(texts, "results/demo-quickstart", "sum_last_four")]
-    [torch.Size([6, 384]), torch.Size([4, 384])]
-    """
-    return load(folder, row, *settings).features(texts)
-
-
 def _run_command(command: str, settings: Sequence[str], may_fail: bool = False) -> tuple[str, str]:
     """Runs a command and returns its stdout and stderr. Raises UserError with its message for exit code 2.
 
     may_fail: accepts exit code 1, which says that some run failed.
     """
-    arguments = [sys.executable, "-m", "probe", command, *settings]
-    done = subprocess.run(arguments, capture_output=True, text=True, encoding="utf-8", errors="replace")
+    done = run_with_bar([sys.executable, "-m", "probe", command, *settings], command)
     message = done.stderr.rpartition("probe: ")[2].strip()
     if done.returncode == 2:
         raise UserError(message)

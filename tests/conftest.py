@@ -6,7 +6,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -156,11 +155,11 @@ def api_here(monkeypatch: pytest.MonkeyPatch) -> None:
     That they start processes is a matter of test_api.py.
     """
 
-    def run(arguments: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(arguments: list[str], _: str) -> subprocess.CompletedProcess[str]:
         assert arguments[:3] == [sys.executable, "-m", "probe"]
         return here(*arguments[3:])
 
-    monkeypatch.setattr("probe.api.subprocess", types.SimpleNamespace(run=run))
+    monkeypatch.setattr("probe.api.run_with_bar", run)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ PACKAGE = Path(probe.__file__).parent
 LAYERS = [
     ["cli"],
     ["commands", "api"],
+    ["lists"],
     ["settings"],
     ["verify", "doctor", "inspect", "export", "tag", "report"],
     ["screening"],

@@ -78,14 +78,19 @@ class Picture:
     make: Make
     title: str = ""
 
-    def render(self, form: str = "png", width: float = WIDE) -> bytes:
-        """Draws it as png, svg or pdf. width: in inches, WIDE or NARROW."""
-        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name; a box stands in its place
+    def figure(self, width: float = WIDE) -> Figure:
+        """Draws it. width: in inches, WIDE or NARROW."""
+        with matplotlib.rc_context(STYLE):
             figure = Figure(figsize=(width, 4.0), dpi=200, facecolor="white", layout="constrained")
             self.make(figure, self.content)
             figure.suptitle(textwrap.fill(self.title, int(15.5 * width)), fontsize=7.5, x=0.01, ha="left", color=GREY)
-            out = io.BytesIO()
+            return figure
+
+    def render(self, form: str = "png", width: float = WIDE) -> bytes:
+        """Draws it as png, svg or pdf. width: see `figure`."""
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name; a box stands in its place
+            figure, out = self.figure(width), io.BytesIO()
             if form in WITHOUT_DATE:
                 figure.savefig(out, format=form, metadata=WITHOUT_DATE[form])
                 return out.getvalue()

@@ -76,7 +76,7 @@ def test_a_cut_encoder_gives_the_tags_of_the_record(
     assert about(Path("model")) == (blocks, kind), "a final norm behind the last layer alone needs one block more"
     tagged = typed("tag", "model", str(tiny_data / "test.conll")).stdout
     assert tagged.replace("-DOCSTART- O O\n\n", "") == predictions(results)
-    before, after = probe.features_of(TEXTS, results), probe.load("model").features(TEXTS)
+    before, after = probe.load(results).features(TEXTS), probe.load("model").features(TEXTS)
     for one, other in zip(before, after, strict=True):
         assert torch.allclose(one.vectors, other.vectors, atol=1e-5)
 
@@ -170,8 +170,9 @@ def test_other_probes_are_loaded_by_this_package(
 
 def test_the_scale_is_computed_again_where_no_weights_were_saved(typed: Callable, tiny_bert: Path, tiny_data: Path):
     settings = ["layers=sum_all", "layers.normalize=train"]
-    saved = probe.features_of(TEXTS, kept(tiny_bert, tiny_data, *settings))
-    unsaved = probe.features_of(TEXTS, kept(tiny_bert, tiny_data, *settings, "save_probe=false", "results_dir=others"))
+    saved = probe.load(kept(tiny_bert, tiny_data, *settings)).features(TEXTS)
+    others = kept(tiny_bert, tiny_data, *settings, "save_probe=false", "results_dir=others")
+    unsaved = probe.load(others).features(TEXTS)
     for one, other in zip(saved, unsaved, strict=True):
         assert torch.equal(one.vectors, other.vectors)
 

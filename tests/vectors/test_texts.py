@@ -187,6 +187,6 @@ def test_new_texts_are_read_as_those_of_training(tiny_bert: Path, tmp_path: Path
     probe.run(*settings, "probe=linear", "probe.max_epochs=1", "save_probe=true")
     texts = list(corpus.splits["train"].texts)[: len(TEXTS)]
     stored = probe.features(*settings).train.vectors
-    for number, read in enumerate(probe.features_of(texts, tmp_path / "out")):
+    for number, read in enumerate(probe.load(tmp_path / "out").features(texts)):
         assert read.words == [" ".join(corpus.splits["train"].words[number])]
         torch.testing.assert_close(read.vectors[0], torch.as_tensor(stored[number]), atol=1e-5, rtol=1e-4)
