@@ -210,11 +210,27 @@ def test_the_notebook_works(minilm: Encoder, tmp_path: Path, monkeypatch: pytest
     shutil.copytree(ROOT / "results/demo-quickstart", tmp_path / "quickstart")
     monkeypatch.chdir(tmp_path)
     cells = json.loads((ROOT / "results/quickstart.ipynb").read_text())["cells"]
-    done = python(
-        "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"), PYTHONPATH=str(ROOT)
-    )
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert "[:600]" in code
+    done = python(code.replace("[:600]", "[:60]"), PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "quickstart/records").iterdir())) == 18
+    assert len([*(tmp_path / "persons/data").glob("*/train.jsonl")]) == 1
+    assert (tmp_path / "scores.pdf").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_lines_from_lists_work(minilm: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    lists = (
+        "texts = [f'{name} came {n} times.' for n in range(40) for name in ('Ana', 'Rain')]\n"
+        "labels, documents, new_texts = ['yes', 'no'] * 40, [n // 4 for n in range(80)], texts[:3]"
+    )
+    code = f"{lists}\n{block('README.md', 'from lists', 'python')}print(tuple(vectors.shape))"
+    done = python(code, LAYER_PROBE_CACHE=str(tmp_path / "features"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(1, 384)\n", "")
+    assert (tmp_path / "results/chosen/table.json").is_file()
 
 
 @pytest.mark.slow
