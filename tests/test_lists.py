@@ -200,12 +200,20 @@ def test_rows_that_are_named_need_no_screen(in_folder: Path, tiny_bert: Path):
     assert not Path("some/screen.json").exists()
 
 
+@pytest.mark.slow
 def test_of_vectors_the_layer_that_knows_the_labels_is_found(in_folder: Path):
     random = np.random.default_rng(0)
     vectors = random.normal(size=(96, 4, 8)).astype("float32")
     vectors[:, 2, 0] = [5 if label == "place" else -5 for label in LABELS]
     found = probe.choose(
-        None, vectors, LABELS, "jobs=1", "screen.seeds=2", "data.order=independent", results_dir="some"
+        None,
+        vectors,
+        LABELS,
+        "jobs=1",
+        "screen.seeds=2",
+        "probe.learning_rate=0.1",
+        "data.order=independent",
+        results_dir="some",
     )
     assert found.recommendation.best is not None
     assert 2 in found.recommendation.best.indices
