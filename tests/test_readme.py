@@ -197,7 +197,7 @@ def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encode
 @pytest.mark.slow
 @pytest.mark.real
 def test_the_five_lines_for_scikit_learn_work(minilm: Encoder, shared: Path):
-    code = block("README.md", "scikit-learn", "python")
+    code = block("conf/README.md", "scikit-learn", "python")
     done = python(code.replace("max_iter=300", "max_iter=20"), LAYER_PROBE_CACHE=str(shared / "features"))
     assert done.returncode == 0, done.stderr
     assert 0.9 < float(done.stdout.split()[-1]) < 1
@@ -238,7 +238,9 @@ def test_the_lines_from_lists_work(minilm: Encoder, tmp_path: Path, monkeypatch:
 def test_the_lines_from_python_work(minilm: Encoder, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copytree(ROOT / "results/demo-minilm", tmp_path / "results/demo-minilm")
     monkeypatch.chdir(tmp_path)
-    code = block("README.md", "from Python", "python").replace('"probe=linear"', '"probe=linear", "probe.max_epochs=1"')
+    code = block("conf/README.md", "from Python", "python").replace(
+        '"probe=linear"', '"probe=linear", "probe.max_epochs=1"'
+    )
     code = code.replace("seed=1,2,3", "seed=1,2").replace(
         "screen(", 'screen("screen.sentences=200", "screen.max_layers=1", '
     )
@@ -313,6 +315,17 @@ def test_the_answer_at_the_top_has_the_numbers_of_its_folder():
     assert shown == number.findall(str(found))
     assert found.use is not None
     assert found.use.name in shown
+
+
+def test_the_jobs_of_the_first_page_are_those_of_the_results():
+    jobs = (ROOT / "results/README.md").read_text().partition("\n## Which job?")[2].partition("\n## ")[0]
+    shown = (ROOT / "README.md").read_text().partition("<!-- jobs -->")[2].partition("<!--")[0]
+    lasts = re.findall(r"\| (\d+) of \d+ \|.*\| (\d+\.\d \([^|]*\)) \|\n", jobs)
+    assert len(lasts) == 6
+    for number, (layer, behind) in enumerate(lasts):
+        line = shown.strip().splitlines()[2 + number // 2].split(" | ")
+        assert line[1 + 2 * (number % 2)].startswith(f"layer {layer}")
+        assert line[2 + 2 * (number % 2)].strip(" |") in (behind, "0" if behind.startswith("0.0") else "")
 
 
 def test_the_list_of_recommendations_is_that_of_the_folders():
