@@ -225,7 +225,6 @@ def choose(
         return sweep("seed=1,2,3", *inputs)
     screened = screen(*(word for word in inputs if not str(word).startswith("seed="))).record
     rows = list(dict.fromkeys([*(choice.name for choice in to_train_first(screened)), "last"]))
-    rows += [choice.name for choice in screened.ranked[1:2] if len(rows) == 1]  # one alone cannot be compared
     return sweep(f"layers={','.join(rows)}", "seed=1,2,3", *inputs)
 
 

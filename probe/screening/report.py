@@ -40,11 +40,13 @@ def worth_training(screen: ScreenRecord) -> list[Candidate]:
 def to_train_first(screen: ScreenRecord) -> list[Candidate]:
     """Returns the cheapest choices that are expected to lie within the margin, and the best one of the screen.
 
-    Most choices that may lie within do, on a text that shows small differences. So a few of them find the cheapest.
+    Most choices that may lie within do, on a text that shows small differences. So a few of them find the cheapest. One
+    alone cannot be compared, so the second of the screen joins it.
     """
     best = screen.ranked[0]
     expected = [one for one in worth_training(screen) if forecast(one, best).behind <= screen.margin / 100]
-    return [*expected[:CHEAPEST], *([best] if best not in expected[:CHEAPEST] else [])]
+    chosen = [*expected[:CHEAPEST], *([best] if best not in expected[:CHEAPEST] else [])]
+    return chosen if len(chosen) > 1 else screen.ranked[:2]
 
 
 def ranked_choices(screen: ScreenRecord) -> list[dict[str, Any]]:

@@ -267,6 +267,8 @@ def test_a_choice_is_left_out_if_it_is_shown_to_be_behind_the_margin():
     screen: Any = SimpleNamespace(ranked=every, margin=1.0)
     assert [one.name for one in worth_training(screen)] == ["at", "near", "first"], "the cheapest first"
     assert [one.name for one in to_train_first(screen)] == ["near", "first"], "the other one is expected 2.5 behind"
+    alone: Any = SimpleNamespace(ranked=[every[0], every[3]], margin=1.0)
+    assert [one.name for one in to_train_first(alone)] == ["first", "far"], "one row cannot be compared"
     cheap = [choice(f"cheap {k}", k, 0.795, [-0.03, 0.0]) for k in range(1, 9)]
     screen = SimpleNamespace(ranked=[*every, *cheap], margin=1.0)
     assert [one.name for one in to_train_first(screen)] == ["cheap 1", "cheap 2", "cheap 3", "cheap 4", "near", "first"]
