@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, overload
 from probe.config import UserError
 from probe.data.offsets import texts_with_spans
 from probe.data.split import Split
+from probe.data.tasks import task_of
 from probe.lists import write_inputs
 from probe.runs.exported import config_of_record
 from probe.runs.outputs import bad_counts
@@ -355,7 +356,7 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
         raise UserError(f"word_vectors takes a text or a list of texts, not {reprlib.repr(texts)}.")
     cfg = config_of(list(settings))
     groups = {re.split(r"[=.]", setting.lstrip("+"))[0] for setting in settings}
-    if (scale := cfg.layers.normalize) and ("data" not in groups or cfg.data.task == "sentence"):
+    if (scale := cfg.layers.normalize) and ("data" not in groups or not task_of(cfg.data).is_per_word):
         raise UserError(f"layers.normalize={scale} needs a training text with a label per word: type data=NAME.")
     normalization = features(*settings).train.vectors.normalization if scale else None
     reader = TextEncoder(replace(cfg, layers=replace(cfg.layers, normalize=None)))

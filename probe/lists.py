@@ -75,17 +75,19 @@ def _columns(split: str, given: Any, of_data: Sequence[str]) -> tuple[Any, Any, 
         raise UserError(f"{split}: a table has its labels in a column: leave out labels, type 'data.tags_field=NAME'.")
     if there is not None:
         layouts = [configs_of([f"data={name}", "data.path=.", *of_data])[0][0].data for name in ("sentences", "json")]
-        data = next((one for one in layouts if {one.words_field, one.tags_field} <= {*there}), None)
+        needed = [{one.words_field, one.tags_field, one.document_field or one.words_field} for one in layouts]
+        data = next((one for one, names in zip(layouts, needed, strict=True) if names <= {*there}), None)
         if data is None:
             raise UserError(
-                f"{split} has the columns {first_few([*map(str, there)])}. Name those of the texts and the labels: "
-                "'data.words_field=NAME', 'data.tags_field=NAME'."
+                f"{split} has the columns {first_few([*map(str, there)])}. Name those of the texts, the labels and, "
+                "if any, the groups: 'data.words_field=NAME', 'data.tags_field=NAME', 'data.document_field=NAME'."
             )
         feature = texts.features[data.tags_field] if hasattr(texts, "column_names") else None
         names = getattr(getattr(feature, "feature", feature), "names", None)
         groups = texts[data.document_field] if data.document_field and groups is None else groups
         texts, labels = texts[data.words_field], texts[data.tags_field]
-    is_list = [hasattr(part, "__getitem__") and not isinstance(part, str | Mapping) for part in (texts, labels)]
+    parts = [part for part in (texts, labels, groups) if part is not None or part is labels]
+    is_list = [hasattr(part, "__getitem__") and not isinstance(part, str | Mapping) for part in parts]
     if not all(is_list) or not len(labels):
         raise UserError(f"{split}: give a list of texts and a list of their labels, or a table with both.")
     sizes = [len(part) for part in (texts, labels, groups) if part is not None]
@@ -93,15 +95,24 @@ def _columns(split: str, given: Any, of_data: Sequence[str]) -> tuple[Any, Any, 
         raise UserError(
             f"{split} has {sizes[0]} texts, and of labels (and groups) {' and '.join(map(str, sizes[1:]))}."
         )
+    if any(isinstance(label, bool) for label in labels):
+        raise UserError(f"{split}: a label is True or False. Give labels as texts, or as 0 and 1: [*map(int, labels)].")
     return texts, [*labels], groups if groups is None else [*groups], names
 
 
 def _stored(vectors: Any, ids: list[str]) -> bytes:
     """Returns vectors, (units, layers, H) or (units, H), with their ids as safetensors. Raises UserError."""
+    import numpy as np
     import torch
     from safetensors.torch import save
 
     if getattr(vectors, "ndim", 0) not in (2, 3):
         raise UserError("without an encoder, give vectors as an array or tensor: (units, layers, H) or (units, H).")
-    tensor = torch.as_tensor(vectors).detach().cpu().contiguous()
+    try:
+        tensor = torch.as_tensor(vectors if torch.is_tensor(vectors) else np.ascontiguousarray(vectors))
+    except TypeError as error:
+        raise UserError(f"vectors are no numbers: {reason_of(error)}.") from None
+    if not tensor.is_floating_point():
+        raise UserError(f"vectors are {tensor.dtype}, not floating-point numbers.")
+    tensor = tensor.detach().cpu().contiguous()
     return save({"vectors": tensor.float() if tensor.dtype == torch.float64 else tensor}, {"ids": json.dumps(ids)})

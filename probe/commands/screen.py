@@ -35,6 +35,7 @@ def screen(arguments: list[str]) -> int:
     if any((other.data, other.features, other.screen) != (cfg.data, cfg.features, cfg.screen) for other in configs):
         raise UserError("screen: give one corpus, and one value of each setting of features and screen.")
 
+    from probe.data.tasks import task_of
     from probe.report.page import page_line
     from probe.runs.plan import one_per_encoder
     from probe.screening.report import screen_table, to_train_first
@@ -51,6 +52,8 @@ def screen(arguments: list[str]) -> int:
             for word in overrides
             if not word.startswith(("layers=", "layers.indices=", "layers.combine=", "screen.", "seed="))
         ]
+        is_per_word = task_of(cfg.data).is_per_word
+        typed += [] if is_per_word or any(word.startswith("probe=") for word in typed) else ["probe=linear"]
         scaled = [] if any(word.startswith("layers.normalize=") for word in typed) else ["layers.normalize=scale"]
         log(f"next, to train them: {shlex.join(['probe', '-m', *typed, *scaled, f'layers={names}', 'seed=1,2,3'])}")
     else:

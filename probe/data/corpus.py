@@ -59,7 +59,11 @@ class Corpus:
     @functools.cached_property
     def key(self) -> str:
         """Returns the sha256 of all words, tags, document bounds and ids: the same from any source."""
-        heads = {name: [name, split.documents, *([split.ids] * bool(split.ids))] for name, split in self.splits.items()}
+        of_texts = [self.about["labels"]] if "labels" in self.about else []
+        heads = {
+            name: [name, split.documents, *([split.ids] * bool(split.ids)), *of_texts]
+            for name, split in self.splits.items()
+        }
         return hash_rows(
             row
             for name, split in self.splits.items()
@@ -109,6 +113,10 @@ class Corpus:
             for name, split in self.splits.items()
             for pairs in [zip(split.words, split.tags, strict=True)]
         }
+        if self.task.is_ranked:
+            for split in splits.values():
+                if len({*chain.from_iterable(split.tags)}) < 2:
+                    raise UserError(f"data.control={seed}: all of {split.origin} gets one label. Type another seed.")
         about = {name: value for name, value in self.about.items() if name != "not_in_train"}
         return replace(self, splits=splits, about=about)
 
@@ -275,17 +283,18 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
 
 
 def _refuse_shared_groups(splits: dict[str, Split], data: DataConfig) -> None:
-    """Raises UserError for a group of items, or a document with a name, that lies in two splits: it can be recognised.
+    """Raises UserError for a group of texts with one label that lies in two splits: a probe could recognise it.
 
-    Documents of texts are often numbered anew in each file, so equal numbers say nothing there.
+    So too for documents of words, unless they are numbers: these often begin anew in each file.
     """
     for first, second in itertools.combinations(splits, 2):
-        shared = splits[first].document_ids.keys() & splits[second].document_ids.keys()
-        if named := sorted(str(one) for one in shared if data.id_field or isinstance(one, str)):
+        shared = {*map(str, splits[first].document_ids)} & {*map(str, splits[second].document_ids)}
+        if named := sorted(one for one in shared if not task_of(data).is_per_word or not one.isdecimal()):
             raise UserError(
                 f"{first} and {second} share groups: {first_few(named)} ({splits[first].origin}, "
                 f"{splits[second].origin}). Write all rows into one file, which is split by group: data.train=FILE "
-                "data.dev=null data.dev_fraction=0.2 data.test=null data.test_fraction=0.2."
+                "data.dev=null data.dev_fraction=0.2 data.test=null data.test_fraction=0.2. If they are different "
+                "groups, give them different names."
             )
 
 

@@ -151,7 +151,7 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
             yield from _of_fields(cfg, [row for _, row in islice(json_rows(lines_of(file), str(file)), TRIED_LINES)])
         elif reader is READERS["parquet"]:
             yield from _of_fields(cfg, list(islice(plain_rows(table_of_rows(file)), LOOKED_AT)))
-        elif cfg.task == "sentence":
+        elif cfg.task in ("sentence", "detection"):
             yield {"separator": "comma"}
             cells, *others = {tuple(_cells(_lines(of_split)[0], cfg.separator)) for of_split in files}
             for label, text in permutations([] if others else cells, 2):

@@ -86,7 +86,7 @@ def table_of_rows(file: Path, layout: Layout | None = None) -> Any:
         elif file.suffix == ".arrow":
             rows = datasets.Dataset.from_file(str(file))
         else:
-            wanted = [*layout.fields.values()] if layout else None
+            wanted = [*dict.fromkeys(layout.fields.values())] if layout else None
             has_all = wanted and {*wanted} <= {*pyarrow.parquet.read_schema(file).names}
             rows = datasets.Dataset(pyarrow.parquet.read_table(file, columns=wanted if has_all else None))
         rows.data.validate(full=True)  # among other things, whether texts are UTF-8
@@ -108,12 +108,12 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
     check_fields(origin, rows.column_names, layout.fields)
     feature = rows.features.get(layout.tags_field)  # none where a text is to be tagged
     names = getattr(getattr(feature, "feature", feature), "names", None)
-    if names is not None and layout.labels not in (None, names):
+    if names is not None and sorted(layout.labels or names) != sorted(names):
         raise UserError(
             f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(layout.labels or [])}]."
         )
     return read_rows(
-        enumerate(plain_rows(rows.select_columns([*layout.fields.values()])), start=1), names, layout, origin
+        enumerate(plain_rows(rows.select_columns([*{*layout.fields.values()}])), start=1), names, layout, origin
     )
 
 
@@ -147,7 +147,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                         continue
                 if layout.document_field in row and row[layout.document_field] != last_id:
                     last_id = row[layout.document_field]
-                    if not isinstance(last_id, str | int):
+                    if not isinstance(last_id, str | int) or last_id == "":
                         raise UserError(f"{place}: {last_id!r} in {layout.document_field!r} is not a name or number.")
                     if last_id in documents and task.is_per_word:
                         raise UserError(
@@ -177,7 +177,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                         f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}."
                     )
                 builder.add([number], words, [_named(label, names, task.name, place) for label in labels], raw)
-                if words and layout.id_field in row:
+                if words and layout.id_field in row and not layout.without_tags:
                     builder.split.ids = builder.split.ids or []
                     builder.split.ids.append(str(row[layout.id_field]))
     if span_lengths and 1 not in span_lengths and (layout.words_field, layout.tags_field) != GLINER:
@@ -186,7 +186,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     if builder.split.starts and layout.document_field is None and not has_lines:
         builder.document = 0
     split = builder.done()
-    if split.documents and split.documents != (ascending := sorted(split.documents)):
+    if split.documents and not layout.without_tags and split.documents != (ascending := sorted(split.documents)):
         split = split.take(sorted(range(len(ascending)), key=split.documents.__getitem__))
     return split
 
@@ -240,8 +240,10 @@ def _named(label: object, names: list[str] | None, task: str, place: str) -> str
         return label
     if not isinstance(label, int) or isinstance(label, bool):
         raise UserError(f"{place}: tag {label!r} is neither a string nor a whole number.")
-    if names is None and task != "spans" and label >= 0:
+    if task != "spans" and label >= 0 and (names is None or str(label) in names):
         return str(label)
+    if label < 0:
+        raise UserError(f"{place}: tag {label} is a negative number. Write labels as texts.")
     if names is None:
         raise UserError(f"{place}: tag {label} is a number without a name. data.labels gives the names, in order.")
     if not 0 <= label < len(names):

@@ -17,6 +17,11 @@ def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
     If the first line names data.tags_field and data.words_field, it says where these stand. Raises UserError with the
     lines of the first mistakes.
     """
+    if layout.id_field is not None or layout.document_field is not None:
+        raise UserError(
+            f"{origin}: lines of label and text have no ids and groups. Write JSON lines, or type "
+            "data.id_field=null data.document_field=null."
+        )
     builder = SplitBuilder(origin, blanks=True)
     at_label, at_text, is_named = 0, 1, False
     separator = "comma" if layout.separator == "comma" else "tab"

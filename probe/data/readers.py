@@ -64,9 +64,9 @@ def is_saved(file: Path) -> bool:
 def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads one file. Raises UserError with `remedy`, which is what to type, if there is no such file."""
     reader, unit = reader_of(file), TASKS[layout.task].unit
-    if unit == "sentence" and not reader.endings:
+    if not TASKS[layout.task].is_per_word and not reader.endings:
         reader = READERS["labelled"]
-    if reader.unit not in (None, unit):
+    if (reader.unit == "word") != TASKS[layout.task].is_per_word and reader.unit is not None:
         raise UserError(f"{file}: {reader.name} has a label per {reader.unit}, data.task={layout.task} one per {unit}.")
     if not file.is_file() and not is_saved(file):
         raise UserError(f"{file} is no file. {remedy}".rstrip())

@@ -40,6 +40,10 @@ def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> No
         raise UserError(
             f"{chosen.as_text()}: a folder of sentence-transformers has one layer as it is. Type layers=layer_4."
         )
+    if chosen.indices == (0,) or cfg.encoder.weights != "pretrained":
+        raise UserError(
+            "An embedder has pretrained weights and one block at least. Type layers=layer_1, or a later one."
+        )
     (layer,), read = chosen.indices, encoder.reading(False, cfg.features)["texts"]
     if read["pooling"] not in POOLINGS:
         raise UserError(
@@ -58,8 +62,8 @@ def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> No
         again = transformers.AutoModel.from_pretrained(part).eval()(**inputs).last_hidden_state
         if blocks != layer or (again - measured[-1]).norm() > EQUAL * measured[-1].norm():
             raise UserError(
-                f"{encoder.name} cut behind layer {layer} gives other vectors than were measured, because a norm "
-                "stands behind its last layer alone. Measure and export with features.final_norm=each."
+                f"{encoder.name} cut behind layer {layer} gives other vectors than were measured. If a norm "
+                "stands behind its last layer, measure and export with features.final_norm=each."
             )
         modules = [folder for folder in MODULES if folder != "2_Normalize" or read["normalized"]]
         listed = [

@@ -128,11 +128,11 @@ def splits_with_features(cfg: Config, each: bool = False) -> Splits:
     """
     planned = plan_to_read(cfg, each)
     vectors = read_vectors(planned, each)
-    features = {}
+    features, labels = {}, planned.corpus.about.get("labels")
     for name, split in units_of(planned).items():
         features[name] = SplitFeatures(
             [word for words in split.words for word in words],
-            [tag for tags in split.tags for tag in tags],
+            [labels[int(tag)] if labels else tag for tags in split.tags for tag in tags],
             [slice(first, last) for first, last in pairwise(bounds(split.lengths).tolist())],
             split.documents,
             vectors[name],
@@ -194,7 +194,7 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
         vectors = read_vectors(planned, each)
         with progress_bar(num_rows, "exporting") as bar:
             for name in splits:
-                write_sentences(part / f"{name}.jsonl", planned.corpus.splits[name])
+                write_sentences(part / f"{name}.jsonl", planned.corpus.splits[name], planned.corpus.about.get("labels"))
                 _write_vectors(part / f"{name}.safetensors", vectors[name], planned.store.shards[name], bar.update)
         if normalization := vectors["train"].normalization:
             write_atomically(part / "normalize.safetensors", save(normalization.tensors))
@@ -218,16 +218,23 @@ def new_folder(target: Path, option: str = "--to") -> Iterator[Path]:
         raise UserError(f"{place} cannot be written: {error.strerror}. To use another folder: {option} DIR.") from None
 
 
-def write_sentences(path: Path, split: Split) -> None:
-    """Writes one line of JSON per sentence, as data=json reads it; with one label per text, as data=sentences does."""
+def write_sentences(path: Path, split: Split, labels: Sequence[str] | None) -> None:
+    """Writes one line of JSON per sentence, as data=json reads it; with one label per text, as data=sentences does.
+
+    labels: of a detection, see `RecordedData`. What has ids is written as data=items reads it. Documents of texts get
+    names that no other split has.
+    """
     with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         for number, tags in enumerate(split.tags):
             line: dict[str, Any] = {"tokens": split.words[number], "ner_tags": tags}
-            if split.raw:
+            if split.raw and not split.starts:
                 words, raw = split.words[number], split.raw[number]
-                line = {"text": words if raw == " ".join(words) else raw, "label": tags[0]}
+                line = {"id": split.ids[number]} if split.ids else {}
+                line["text"] = words if raw == " ".join(words) else raw
+                line["label"] = labels[int(tags[0])] if labels else tags[0]
             if split.documents:
-                line["document"] = split.documents[number]
+                document = split.documents[number]
+                line["group" if split.ids else "document"] = f"{path.stem} {document}" if "text" in line else document
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 

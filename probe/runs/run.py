@@ -62,7 +62,7 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
         counts[name] = task.counts(split.tags, predicted)
         scores[name] = task.scores(counts[name])
         independent = task.reference(split.tags, predicted)
-        if abs(independent - scores[name].headline) > 1e-6:
+        if not abs(independent - scores[name].headline) <= 1e-6:
             raise UserError(
                 f"{name}: {task.headline.name} {scores[name].headline} by our counts, {independent} by other code: "
                 "a mistake of this program. Nothing was recorded."

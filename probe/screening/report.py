@@ -105,7 +105,7 @@ def screen_table(screen: ScreenRecord) -> TextTable:
         below=[
             "Expected behind: points behind the best choice after long training, a forecast. Quick probes differ "
             f"{LEAST:g} to {MOST:g} times as much. Train: it may lie within {margin} of the best; first: it is the "
-            f"best, or one of the cheapest that are expected to lie within.{rests_on}{found} "
+            f"best (with one other at least), or one of the cheapest that are expected to lie within.{rests_on}{found} "
             "A quick probe sees no difference between sum, mean and mix of the same layers."
         ],
         bold=[0],

@@ -78,7 +78,10 @@ class TrainedRow:
         )
 
     def tag(self, splits: Sequence[Split]) -> Iterator[tuple[Tags, list[float]]]:
-        """Yields the tags of each sentence of each split, and the probability of each tag. Raises UserError."""
+        """Yields the tags of each sentence of each split, and the probability of each tag. Raises UserError.
+
+        Of a detection, a label is decided at the record's threshold, its probability is that at log-odds of 0.
+        """
         tagger, _ = self.probe
         with self._read(splits) as vectors:
             if self.device == "cpu":

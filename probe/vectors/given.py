@@ -192,6 +192,11 @@ def tensor_names(file: Path) -> list[str]:
     with _opened(file) as opened:
         names = list(opened.keys())
     if WHOLE in names:
+        if len(names) > 1:
+            others = ", ".join(name for name in names if name != WHOLE)
+            raise UserError(
+                f'{file} has {others} beside "{WHOLE}", so its layers are not clear. Leave one of the two out.'
+            )
         return [WHOLE]
     return sorted(
         names, key=lambda name: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
@@ -208,7 +213,7 @@ def _layer_names(folder: Path) -> list[str] | None:
         stated = (opened.metadata() or {}).get("layers")
     try:
         names = [str(one) for one in json.loads(stated)] if stated else tensor_names(file)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise UserError(f'{file}: "layers" in its metadata is no list ({reason_of(error)}).') from None
     if len(names) != _shape(file)[1]:
         if stated:

@@ -40,7 +40,7 @@ def log_odds(of_labels: dict[str, float]) -> str:
 
 
 class Length:
-    """Ranks texts by their number of characters, in the direction that is better on train."""
+    """Ranks texts by the characters of their words and the blanks between, in the direction that is better on train."""
 
     def __init__(self, train: Split) -> None:
         self.sign = 1
