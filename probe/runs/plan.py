@@ -130,7 +130,11 @@ _corpus = functools.lru_cache(maxsize=8)(load_corpus)
 
 @functools.lru_cache(maxsize=8)
 def _store(data: DataConfig, encoder: EncoderConfig, features: FeaturesConfig) -> FeatureStore:
-    return FeatureStore.of(_corpus(data), open_source(encoder, Path(features.cache_dir)), features)
+    store = FeatureStore.of(_corpus(data), open_source(encoder, Path(features.cache_dir)), features)
+    if store.held:
+        for split in store.corpus.splits:
+            store.held.places_of(store.corpus, split)  # here, so that a sweep begins with vectors that fit
+    return store
 
 
 @functools.lru_cache(maxsize=8)

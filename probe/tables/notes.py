@@ -13,6 +13,7 @@ from probe.format import first_few, percent, short_name, with_encoder
 from probe.probes.kinds import PROBES, describe_probe
 from probe.probes.selection import REMEDY, unlike_layers
 from probe.runs.records import HOW_UNCONVERGED, remedy_of
+from probe.scoring.detection import FEWEST_NEGATIVES, NEGATIVE
 from probe.tables.columns import COLUMNS
 from probe.tables.labels import BEST
 from probe.tables.row import Row
@@ -98,6 +99,12 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
         yield f"chosen by the screen for the scores of their layers, on the same dev text: {chosen}."
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
         yield "paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs."
+    if (row := next((row for row in rows if row.n), None)) and row.task.is_ranked and row.record.threshold is None:
+        others = row.record.scores.dev.per_type[NEGATIVE].gold
+        yield (
+            f"no threshold: where 1 % of other texts lie needs {FEWEST_NEGATIVES} of them in dev, there are {others}. "
+            "A probe decides at log-odds of 0, and test recall at 1 % FP needs as many in test."
+        )
     for encoder, names in {row.encoder: row.record.encoder.layer_names for row in rows if row.n}.items():
         if names:
             named = [f"{k} is {name}" for k, name in enumerate(names)]

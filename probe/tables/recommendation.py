@@ -16,7 +16,7 @@ from probe.probes.kinds import describe_probe
 from probe.runs.records import remedy_of
 from probe.scoring.compare import MORE_SEEDS
 from probe.scoring.significance import IF_INDEPENDENT
-from probe.tables.labels import BEST, UNDECIDED, cheapest_within
+from probe.tables.labels import BEST, UNDECIDED, WORSE, cheapest_within
 from probe.tables.notes import MOST_NAMED, covered, rising
 from probe.tables.row import Row
 
@@ -122,8 +122,10 @@ def _ahead(rows: Sequence[Row], best: Row) -> Iterator[str]:
 def _unseen(ranked: Sequence[Row], best: Row) -> Iterator[str]:
     """Says that dev does not separate the rows, if so."""
     sentences = f"dev's {pluralize(best.record.data.splits.dev.sentences, 'sentence')}"
-    if all(row.label in (BEST, UNDECIDED) for row in ranked) or best.errors < FEW_ERRORS:
-        few = f"{best.title} gets only {best.errors:.0f} items of dev wrong, and " * (best.errors < FEW_ERRORS)
+    are_alike = all(row.label in (BEST, UNDECIDED) for row in ranked)
+    has_few_errors = best.errors < FEW_ERRORS and not best.task.is_ranked
+    if are_alike or (has_few_errors and all(row.label != WORSE for row in ranked)):
+        few = f"{best.title} gets only {best.errors:.0f} items of dev wrong, and " * has_few_errors
         shown = f"differences below {percent(best.visible)} points" if best.visible < 1 else "any difference"
         yield f"This text does not separate the layers: {few}{sentences} cannot show {shown}."
     if best.visible >= 1:

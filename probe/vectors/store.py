@@ -120,6 +120,9 @@ class HoldsVectors(Source, Protocol):
     def rows(self, corpus: Corpus, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Returns the vectors of a shard, (W, H) for each layer. Raises UserError."""
 
+    def places_of(self, corpus: Corpus, split: str) -> Any:
+        """Finds the vectors of a split. Raises UserError if they are not those of the split's units."""
+
 
 def feature_identity(corpus: Corpus, source: Source, cfg: FeaturesConfig) -> dict[str, Any]:
     """Returns everything that can change a stored vector, and nothing else.
