@@ -56,6 +56,9 @@ LARGE = ("mpnet", "-terms", "-encoders", "corpora-")
 PLANNED = [one for one in commands_of_sets() if any(name in one for name in LARGE) and "layers=mean" not in one]
 
 
+LINEAR = ("+sweep=tasks", "+sweep=detection", "+sweep=deploy")
+
+
 def block(readme: str, mark: str, language: str = "") -> str:
     """The code block under a mark."""
     found = re.search(rf"<!-- {mark} -->\n```{language}\n(.*?)```", (ROOT / readme).read_text(), flags=re.S)
@@ -136,8 +139,9 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         # One folder for all of these would have ever larger tables to decide and to draw.
         out = "results/small" if is_one_run else tempfile.mkdtemp(dir=home / "results")
         words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]
-        words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
-        if not {"probe=linear", "probe=finetune", "+sweep=tasks"} & set(words):  # these have no hidden units
+        is_kept = bool({"save_probe=true", "+sweep=deploy"} & set(words))
+        words += [f"results_dir={out}"] * (not is_kept)  # not among the real records
+        if not {"probe=linear", "probe=finetune", *LINEAR} & set(words):  # these have no hidden units
             words += ["probe.hidden_size=4", *["probe.num_layers=1"] * ("probe=mlp" not in words)]
         if not any(word.startswith(("data.path=", "data=/", "data=demo_", "data=demo,")) for word in words):
             words.append(f"data.path={data}")
@@ -164,6 +168,8 @@ def narrowed(words: list[str]) -> list[str]:
     sweep = next((word.removeprefix("+sweep=") for word in words if word.startswith("+sweep=")), None)
     if sweep in ("each_layer", "tasks"):
         return ["layers.indices=[0],[12]", "encoder.num_layers=12"]
+    if sweep == "deploy":
+        return ["layers=layer_4"]
     is_whole = sweep in (None, "quickstart") or any(word.startswith("layers=") for word in words)
     return [] if is_whole else ["layers=embeddings,last"]
 
