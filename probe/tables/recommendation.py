@@ -125,7 +125,8 @@ def _unseen(ranked: Sequence[Row], best: Row) -> Iterator[str]:
     are_alike = all(row.label in (BEST, UNDECIDED) for row in ranked)
     has_few_errors = best.errors < FEW_ERRORS and not best.task.is_ranked
     if are_alike or (has_few_errors and all(row.label != WORSE for row in ranked)):
-        few = f"{best.title} gets only {best.errors:.0f} items of dev wrong, and " * has_few_errors
+        wrong = f"only {best.errors:.0f} items" if best.errors >= 0.5 else "no item"
+        few = f"{best.title} gets {wrong} of dev wrong, and " * has_few_errors
         shown = f"differences below {percent(best.visible)} points" if best.visible < 1 else "any difference"
         yield f"This text does not separate the layers: {few}{sentences} cannot show {shown}."
     if best.visible >= 1:
