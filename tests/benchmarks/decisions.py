@@ -466,7 +466,7 @@ def detection_study(world: Detection, tables: int, seed: int = 0) -> dict[str, A
     """How often a table of equal rows calls one worse, and how often rows 3 points behind are called worse."""
     draw = np.random.default_rng(seed)
     equal = [Comparison(world.draw(draw, 0.0)[0]).behind() for _ in range(tables)]
-    drawn = [world.draw(draw, LESS_SIGNAL) for _ in range(tables // 5)]
+    drawn = [world.draw(draw, LESS_SIGNAL) for _ in range(max(1, tables // 5))]
     found = [[high < 0 for _, high in Comparison(samples).behind()[1:]] for samples, _ in drawn]
     return {
         "detection": {
