@@ -288,7 +288,7 @@ def _refuse_shared_groups(splits: dict[str, Split], data: DataConfig) -> None:
     So too for documents of words, unless they are numbers: these often begin anew in each file.
     """
     for first, second in itertools.combinations(splits, 2):
-        shared = {*map(str, splits[first].document_ids)} & {*map(str, splits[second].document_ids)}
+        shared = splits[first].document_names & splits[second].document_names
         if named := sorted(one for one in shared if not task_of(data).is_per_word or not one.isdecimal()):
             raise UserError(
                 f"{first} and {second} share groups: {first_few(named)} ({splits[first].origin}, "

@@ -21,6 +21,7 @@ from probe.data.json_parquet import LOOKED_AT, json_rows, plain_rows, table_of_r
 from probe.data.layout import Layout
 from probe.data.readers import READERS, is_saved, reader_of
 from probe.data.split import BYTE_ORDER_MARK, Split, bare_tag, lines_of
+from probe.data.tasks import TASKS
 from probe.scoring.tags import ALMOST, BARE_PREFIX, PREFIXED
 
 NUMBER = re.compile(r"\d+([-.]\d+)?")
@@ -151,7 +152,7 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
             yield from _of_fields(cfg, [row for _, row in islice(json_rows(lines_of(file), str(file)), TRIED_LINES)])
         elif reader is READERS["parquet"]:
             yield from _of_fields(cfg, list(islice(plain_rows(table_of_rows(file)), LOOKED_AT)))
-        elif cfg.task in ("sentence", "detection"):
+        elif not TASKS[cfg.task].is_per_word:
             yield {"separator": "comma"}
             cells, *others = {tuple(_cells(_lines(of_split)[0], cfg.separator)) for of_split in files}
             for label, text in permutations([] if others else cells, 2):

@@ -126,7 +126,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     task, names = TASKS[layout.task], names or layout.labels
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
     of_text, has_lines = SpanReader(layout, builder.split.skipped), False
-    documents, last_id = builder.split.document_ids, object()  # the object differs from the id of every row
+    documents, last_id = dict[str | int, int](), object()  # the number of each; the object differs from all ids
     rows = islice(rows, layout.most_lines)
     first_rows = list(islice(rows, LOOKED_AT))
     labels_of_first = chain.from_iterable(as_list(row.get(layout.tags_field)) for _, row in first_rows)
@@ -186,6 +186,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     if builder.split.starts and layout.document_field is None and not has_lines:
         builder.document = 0
     split = builder.done()
+    split.document_names = {*map(str, documents)}
     if split.documents and not layout.without_tags and split.documents != (ascending := sorted(split.documents)):
         split = split.take(sorted(range(len(ascending)), key=split.documents.__getitem__))
     return split

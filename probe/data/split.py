@@ -64,7 +64,7 @@ class Split:
     origin: str
     raw: list[Any] | None = None  # the text in which each sentence stands, if it was read as one; or messages
     ids: list[str] | None = None  # of each sentence with one label, if the source has them
-    document_ids: dict[str | int, int] = field(default_factory=dict)  # the number of each document that has an id
+    document_names: set[str] = field(default_factory=set)  # of all documents that the source names
     starts: list[Sequence[int]] | None = None  # where each sentence's words begin in its text, if they were cut from it
     word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
     skipped_lines: list[int] = field(default_factory=list)  # comments, and lines of CoNLL-U that are not words

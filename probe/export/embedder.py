@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import transformers
 
 from probe.config import Config, UserError
-from probe.encoders.model import hidden_states, load_model, trial_texts
 from probe.encoders.pooling import POOLINGS
 from probe.export.export import new_folder
-from probe.export.model import EQUAL, cut_encoder, pieces_per_second, save_tokenizer
+from probe.export.model import EQUAL, cut_behind, save_tokenizer, sizes_and_speeds, what_is_left
 from probe.probes.selection import select
 from probe.system.files import write_atomically, write_json
 from probe.vectors.sources import open_text_encoder
@@ -42,19 +40,16 @@ def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> No
         )
     if chosen.indices == (0,) or cfg.encoder.weights != "pretrained":
         raise UserError(
-            "An embedder has pretrained weights and one block at least. Type layers=layer_1, or a later one."
+            "An embedder needs pretrained weights and at least one block: leave out encoder.weights, and type "
+            "layers=layer_1 or a later one."
         )
     (layer,), read = chosen.indices, encoder.reading(False, cfg.features)["texts"]
     if read["pooling"] not in POOLINGS:
         raise UserError(
             f"features.sentence={cfg.features.sentence}: sentence-transformers pools by {', '.join(POOLINGS)}."
         )
-    norm = cfg.features.final_norm
     with new_folder(target, "--sentence-transformers") as part:
-        whole: Any = load_model(encoder, "cpu", final_norm=norm)
-        texts = trial_texts(encoder, "cpu")
-        measured = hidden_states(whole, *texts)[: layer + 1]
-        smaller, blocks = cut_encoder(encoder, whole, texts, measured)
+        whole, smaller, blocks, texts, measured = cut_behind(encoder, layer, cfg.features.final_norm)
         smaller.save_pretrained(part)
         save_tokenizer(encoder.text_tokenizer, part)
         ids, mask, types = texts
@@ -76,12 +71,8 @@ def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> No
         pooling = {keys[1]: name == read["pooling"] for name, keys in POOLINGS.items()}
         write_json(part / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.hidden_size, **pooling})
         write_json(part / "sentence_bert_config.json", {"max_seq_length": read["pieces"], "do_lower_case": False})
-        speeds = [pieces_per_second(model, texts) for model in (whole, smaller)]
-        sizes = [sum(weight.numel() for weight in model.parameters()) / 1e6 for model in (whole, smaller)]
-        about = (
-            f"layer {layer} of {encoder.name}: {blocks} of {encoder.num_layers} blocks, {sizes[1]:.1f} M of "
-            f"{sizes[0]:.1f} M weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder"
-        )
+        left = what_is_left(encoder, blocks, *sizes_and_speeds((whole, smaller), texts))
+        about = f"layer {layer} of {encoder.name}: {left}"
         card = (
             f"---\nlibrary_name: sentence-transformers\nbase_model: {encoder.name}\n---\n\n# {target.name}\n\n{about}"
         )

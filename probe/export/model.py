@@ -14,10 +14,10 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -84,10 +84,7 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
     (tagger, normalization), encoder = trained.probe, trained.encoder
     deepest = max(record.layers.indices)
     with new_folder(target, "--model") as part:
-        whole: Any = load_model(encoder, "cpu", final_norm=cfg.features.final_norm)
-        texts = trial_texts(encoder, "cpu")
-        measured = hidden_states(whole, *texts)[: deepest + 1]
-        smaller, blocks = cut_encoder(encoder, whole, texts, measured)
+        whole, smaller, blocks, texts, measured = cut_behind(encoder, deepest, cfg.features.final_norm)
         served = _with_classifier(smaller, texts, record, tagger, normalization) if blocks == deepest else None
         (served or smaller).save_pretrained(part)
         save_tokenizer(encoder.tokenizer, part)
@@ -99,18 +96,51 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
         if not _are_equal(hidden_states(again, *texts), measured):
             raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")
         write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
-        speeds = [pieces_per_second(model, texts) for model in (whole, smaller)]
-        sizes = [sum(weight.numel() for weight in model.parameters()) for model in (whole, smaller)]
+        sizes, speeds = sizes_and_speeds((whole, smaller), texts)
         usage = _usage(part, served, made) if served else ""
         card = _card(record, row, blocks, usage, sizes, speeds, target.name)
         write_atomically(part / "README.md", card)
-    log(f"{record.label}: {blocks} of {encoder.num_layers} blocks, {sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M "
-        f"weights, {speeds[1] / speeds[0]:.1f} times as fast as the whole encoder")  # fmt: skip
+    log(f"{record.label}: {what_is_left(encoder, blocks, sizes, speeds)}")
     uses = {PIPELINE: ", for a pipeline of transformers", WORDS: f", for transformers as {target / 'README.md'} shows"}
     log(f"{type(served or smaller).__name__} in {target}{uses.get(usage, '')}")
 
 
-def cut_encoder(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[Any, int]:
+class Cut(NamedTuple):
+    """Holds an encoder cut behind a layer.
+
+    blocks: of the smaller one. texts: of `trial_texts`. measured: the whole one's hidden states of these texts, up to
+    the layer.
+    """
+
+    whole: Any
+    smaller: Any
+    blocks: int
+    texts: Texts
+    measured: States
+
+
+def cut_behind(encoder: Encoder, layer: int, final_norm: str) -> Cut:
+    """Loads an encoder and cuts it behind a layer, or one block later (see `_cut`). final_norm: as in the config."""
+    whole: Any = load_model(encoder, "cpu", final_norm=final_norm)
+    texts = trial_texts(encoder, "cpu")
+    measured = hidden_states(whole, *texts)[: layer + 1]
+    return Cut(whole, *_cut(encoder, whole, texts, measured), texts, measured)
+
+
+def sizes_and_speeds(models: Sequence[Any], texts: Texts) -> tuple[list[int], list[float]]:
+    """Returns the number of weights of each model, and the pieces that it reads per second on the CPU."""
+    sizes = [sum(weight.numel() for weight in model.parameters()) for model in models]
+    return sizes, [_pieces_per_second(model, texts) for model in models]
+
+
+def what_is_left(encoder: Encoder, blocks: int, sizes: Sequence[int], speeds: Sequence[float]) -> str:
+    """Says what a cut encoder saves. sizes, speeds: of the whole one and the smaller one."""
+    weights = f"{sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M weights"
+    faster = f"{speeds[1] / speeds[0]:.1f} times as fast as the whole encoder"
+    return f"{blocks} of {encoder.num_layers} blocks, {weights}, {faster}"
+
+
+def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[Any, int]:
     """Returns the encoder with as few blocks as give the measured hidden states, and the number of these blocks.
 
     texts: of `trial_texts`. measured: of the whole encoder on these texts, layers 0 to the deepest that is needed.
@@ -219,7 +249,7 @@ def _usage(folder: Path, model: Any, made: Encoder) -> str:
         return usage
 
 
-def pieces_per_second(model: Any, texts: Texts) -> float:
+def _pieces_per_second(model: Any, texts: Texts) -> float:
     """Measures an encoder's speed on the CPU."""
     ids, types = texts[0][:1].repeat(SPEED_TEXTS, 1), None if texts[2] is None else texts[2][:1].repeat(SPEED_TEXTS, 1)
 

@@ -84,29 +84,34 @@ class Tagger(nn.Module):
 
         Puts the module into evaluation mode.
         """
-        self.eval()
-        dtype = torch.float32 if self.is_ranked else torch.long
-        decided = torch.zeros(len(data.labels) + 1, dtype=dtype, device=data.device)  # the last one is padding's
-        losses = []
-        for batch in evaluation_batches(data):
-            scores = self(batch)
-            rows = torch.where(batch.words, batch.rows, len(decided) - 1)
-            decided[rows] = decisions(scores, self.is_ranked)
-            losses.append(self.loss(scores, batch, "sum"))
-        loss = float(torch.stack(losses).sum()) / max(1, int((data.labels != UNCOUNTED).sum()))
-        return tags_of(decided[:-1], self.labels, data.tags), loss
+        losses = list[Tensor]()
+        tags = self._decide(data, lambda scores, batch, _: losses.append(self.loss(scores, batch, "sum")))
+        return tags, float(torch.stack(losses).sum()) / max(1, int((data.labels != UNCOUNTED).sum()))
 
     @torch.inference_mode()
     def tag(self, data: TaggedWords) -> tuple[Tags, list[float]]:
         """Returns the tags of every sentence, and the probability of each of them, word by word."""
+        probabilities = torch.zeros(len(data.labels) + 1, device=data.device)
+
+        def keep(scores: Tensor, _: Batch, rows: Tensor) -> None:
+            probabilities[rows] = scores.softmax(-1).amax(-1)
+
+        return self._decide(data, keep), probabilities[:-1].tolist()
+
+    def _decide(self, data: TaggedWords, read: Callable[[Tensor, Batch, Tensor], None]) -> Tags:
+        """Returns the tags of every sentence. read: also gets the scores of each batch, (T, B, C), and its words' rows.
+
+        A row is the place of a word in the data, (T, B); that of padding is one behind the last word.
+        """
         self.eval()
         dtype = torch.float32 if self.is_ranked else torch.long
-        decided = torch.zeros(len(data.labels), dtype=dtype, device=data.device)
-        sure = torch.zeros(len(data.labels), device=data.device)
+        decided = torch.zeros(len(data.labels) + 1, dtype=dtype, device=data.device)  # the last one is padding's
         for batch in evaluation_batches(data):
-            scores, rows = self(batch)[batch.words], batch.rows[batch.words]
-            decided[rows], sure[rows] = decisions(scores, self.is_ranked), scores.softmax(-1).amax(-1)
-        return tags_of(decided, self.labels, data.tags), sure.tolist()
+            scores = self(batch)
+            rows = torch.where(batch.words, batch.rows, len(decided) - 1)
+            decided[rows] = decisions(scores, self.is_ranked)
+            read(scores, batch, rows)
+        return tags_of(decided[:-1], self.labels, data.tags)
 
     def learned_mix(self) -> Mix | None:
         """Returns the share of each layer (in the order asked for) and the scale; None if nothing is mixed."""

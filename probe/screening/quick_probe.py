@@ -88,7 +88,7 @@ def quick_predictions(
         keep = torch.rand(num_seeds, size, HIDDEN_SIZE, generator=draw).ge_(DROPOUT).div_(1 - DROPOUT).to(device)
         loss = nn.functional.cross_entropy(scores(train[chosen], keep).flatten(0, 1), labels[chosen].flatten())
         optimizer.zero_grad()
-        # The loss is the mean over all seeds. Times their number, each seed gets the gradient of its own mean.
+        # The loss is a mean over all seeds. The factor gives each seed the gradient of the mean over its own words.
         (loss * num_seeds).backward()
         optimizer.step()
         falling.step()

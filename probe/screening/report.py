@@ -104,8 +104,9 @@ def screen_table(screen: ScreenRecord) -> TextTable:
         above=[caption(screen)],
         below=[
             "Expected behind: points behind the best choice after long training, a forecast. Quick probes differ "
-            f"{LEAST:g} to {MOST:g} times as much. Train: it may lie within {margin} of the best; first: it is the "
-            f"best (with one other at least), or one of the cheapest that are expected to lie within.{rests_on}{found} "
+            f"{LEAST:g} to {MOST:g} times as much. Train says yes where a choice may lie within {margin} of the "
+            f"best, and first for what to train first: the best one, and the {CHEAPEST} cheapest that are expected to "
+            f"lie within.{rests_on}{found} "
             "A quick probe sees no difference between sum, mean and mix of the same layers."
         ],
         bold=[0],

@@ -48,12 +48,13 @@ def run_with_bar(arguments: Sequence[str], what: str) -> subprocess.CompletedPro
             while process.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(LOOK_EVERY_S)
-                runs = re.findall(r"^run (\d+) of (\d+)", printed()[0], flags=re.M)
+                stdout, stderr = printed()
+                runs = re.findall(r"^run (\d+) of (\d+)", stdout, flags=re.M)
                 for over, total in runs[-1:]:
                     if bar.total != int(total):
                         bar.reset(int(total))
                     bar.update(int(over) - bar.n)
-                bar.set_postfix_str("" if runs else re.split(r"[\r\n]", printed()[1].strip())[-1][:60])
+                bar.set_postfix_str("" if runs else re.split(r"[\r\n]", stderr.strip())[-1][:60])
         finally:
             process.terminate()  # after Ctrl-C, with the processes that it started
             process.wait()

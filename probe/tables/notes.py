@@ -102,8 +102,9 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     if (row := next((row for row in rows if row.n), None)) and row.task.is_ranked and row.record.threshold is None:
         others = row.record.scores.dev.per_type[NEGATIVE].gold
         yield (
-            f"no threshold: where 1 % of other texts lie needs {FEWEST_NEGATIVES} of them in dev, there are {others}. "
-            "A probe decides at log-odds of 0, and test recall at 1 % FP needs as many in test."
+            f"no threshold: to find the log-odds that 1 % of the other texts exceed, dev needs {FEWEST_NEGATIVES} of "
+            f"these texts; it has {others}. So `probe tag` decides at log-odds of 0. Test recall at 1 % FP needs as "
+            "many in test."
         )
     for encoder, names in {row.encoder: row.record.encoder.layer_names for row in rows if row.n}.items():
         if names:

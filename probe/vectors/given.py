@@ -195,7 +195,8 @@ def tensor_names(file: Path) -> list[str]:
         if len(names) > 1:
             others = ", ".join(name for name in names if name != WHOLE)
             raise UserError(
-                f'{file} has {others} beside "{WHOLE}", so its layers are not clear. Leave one of the two out.'
+                f'{file} has {others} beside "{WHOLE}", so it is not clear which tensors are layers. Leave one kind '
+                "out."
             )
         return [WHOLE]
     return sorted(
