@@ -226,7 +226,6 @@ def choose(
         return sweep("seed=1,2,3", *inputs)
     screened = screen(*(word for word in inputs if not str(word).startswith("seed="))).record
     rows = list(dict.fromkeys([*(choice.name for choice in to_train_first(screened)), "last"]))
-    print(f"screened; trains {', '.join(rows)}, three seeds each, into {folder}", file=sys.stderr, flush=True)
     return sweep(f"layers={','.join(rows)}", "seed=1,2,3", *inputs)
 
 
