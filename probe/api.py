@@ -400,7 +400,7 @@ class Model:
         ((tagged, scores),) = self._trained.tag([split := self._split(texts)])
         return [
             [{"word": text[span.start : span.end], **span.as_dict("entity_group")} for span in found]
-            for text, found in texts_with_spans(split, tagged, scores)
+            for text, found, _ in texts_with_spans(split, tagged, scores)
         ]
 
     def features(self, texts: list[str]) -> list[WordVectors]:

@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,7 +30,6 @@ from probe.config import (
 from probe.data.guesses import corpus_at
 from probe.format import hydra_quoted, reason_of
 from probe.probes.kinds import PROBES, check_probe
-from probe.runs.slurm import LAUNCHER
 from probe.system.files import did_you_mean
 from probe.vectors.sources import source_kind
 
@@ -116,15 +114,10 @@ def _parse(
     typed = [_override(parser, f"+{word}" if word.startswith("sweep=") else word) for word in bare]
     several = [override for override in typed if override.is_sweep_override() or override.input_line in EACH_LAYER]
     for override in typed:
-        if override.input_line == LAUNCHER:  # of a command that does not submit itself
-            command = shlex.join(["probe", *(word for word in sys.argv[1:] if not word.startswith("hydra"))])
-            raise UserError(
-                f"{LAUNCHER} submits training alone. For this command: sbatch --wrap {shlex.quote(command)}"
-            )
         if override.is_delete() or _name(override).startswith("hydra"):
             raise UserError(
                 f"{override.input_line}: nothing is deleted, and Hydra's own settings are not used. A sweep: "
-                "probe -m seed=1,2. Runs at a time: jobs=N. On a cluster: hydra/launcher=slurm."
+                "probe -m seed=1,2. Runs at a time: jobs=N. On SLURM: sbatch --array=0-9 --wrap 'exec probe ...'."
             )
         if _name(override) == "sweep" and override in several:
             raise UserError(f"{override.input_line}: give one sweep file.")

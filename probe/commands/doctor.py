@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from probe.commands.arguments import Parser, results_path
-from probe.runs.slurm import without_launcher
 from probe.settings import configs_of
 
 DESCRIPTION = """\
@@ -14,7 +13,6 @@ EXAMPLES = """\
   probe doctor data=DATA encoder=DIR
   probe doctor +sweep=floors_and_ceilings data=demo encoder=minilm_l6
   probe doctor +sweep=quickstart --like results/demo-quickstart
-  probe doctor +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10
 """
 
 
@@ -27,14 +25,13 @@ def doctor(arguments: list[str]) -> int:
         help="also say which differences 3 to 20 seeds would show, if scores vary as in this results folder",
     )  # fmt: skip
     options = parser.parse_intermixed_args(arguments)
-    overrides, launcher = without_launcher(options.overrides)
-    configs, _ = configs_of(["-m"] * options.multirun + overrides)
+    configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
 
     from probe.doctor.doctor import examine
 
     failed: list[str] = []
     num_warnings = 0
-    for part in examine(configs, launcher, options.like):
+    for part in examine(configs, options.like):
         print(part.text(), flush=True)
         failed += [part.name] * (not part.ok)
         num_warnings += part.num_warnings

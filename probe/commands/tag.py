@@ -21,9 +21,9 @@ comments, or one JSON line per sentence. Spans have the tags B- and I- as they a
 may begin with I-, which conlleval and seqeval also read as its begin. In document context an empty
 line of running text, or a document marker, separates documents.
 
-With --format spans, one JSON line per text, with start, end (in characters), label and score of each
-span, as Prodigy reads them; with doccano and spacy, as these do. A score is the mean probability of
-the tags of a span's words.
+With --format spans, one JSON line per text, with start, end, label and score of each span, as Prodigy
+reads them; with doccano and spacy, as these do. Start and end count characters as Python does, where
+an emoji is one. A row's id is kept. A score is the mean probability of the tags of a span's words.
 """
 EXAMPLES = """\
   probe +sweep=quickstart layers=last seed=1 save_probe=true

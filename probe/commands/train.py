@@ -10,9 +10,8 @@ from pathlib import Path
 
 from probe.commands.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
-from probe.format import duration, format_layers
+from probe.format import format_layers
 from probe.probes.kinds import PROBES, slow_bfloat16
-from probe.runs.slurm import submit, without_launcher, work_s
 from probe.settings import config_of, configs_of
 from probe.system.grouping import group_by
 from probe.system.processes import is_child
@@ -29,7 +28,6 @@ TRAIN_EXAMPLES = """\
   probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
   probe -m layers=last,layer_7,concat_2_5_7 seed=1,2,3
   probe 'layers.indices=[0,12]' layers.combine=mean
-  probe +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10 hydra.launcher.timeout_min=120
   probe encoder=DIR data=DATA
 """
 EXTRACT = """\
@@ -60,18 +58,8 @@ def train(arguments: list[str]) -> int:
         config = config_of(["-m"] * options.multirun + options.overrides)
         print(OmegaConf.to_yaml(OmegaConf.structured(config)), end="")
         return 0
-    overrides, launcher = without_launcher(options.overrides)
-    typed = ["-m"] * options.multirun + overrides
-    configs, is_sweep = configs_of(typed)
+    configs, is_sweep = configs_of(["-m"] * options.multirun + options.overrides)
     command = shlex.join(["probe", *sys.argv[1:]])
-    if launcher is not None:
-        folder = Path(configs[0].results_dir)
-        job = submit(typed, launcher, folder)
-        print(
-            f"Submitted as job {job}. To stop it: scancel {job}. To look: probe sweep-status {shlex.quote(str(folder))}"
-        )
-        print(f"A worker has {duration(work_s(launcher))}, then it frees its run; the same command continues.")
-        return 0
     if is_sweep:
         return _train_sweep(configs, command)
     return _train_one(configs[0], command)
@@ -155,6 +143,8 @@ def extract(arguments: list[str]) -> int:
     from probe.vectors.sources import complete_store
 
     configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
+    for one in configs:
+        one.probe.num_layers = 0  # features do not depend on the probe, and an LSTM reads no text with one label
     frozen = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
     if not frozen:
         raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")

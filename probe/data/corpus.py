@@ -310,8 +310,8 @@ def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
     for split in splits.values():
         if wrong := sorted(set(chain.from_iterable(split.tags)) - set(map(bare_tag, labels))):
             raise UserError(
-                f"{next(split.places_of(wrong[0]))}: tag {wrong[0]!r} is not in data.labels=[{','.join(labels)}]. "
-                "To take the tags that are there: data.labels=null."
+                f"{next(split.places_of(wrong[0]))}: label {wrong[0]!r} is not in data.labels=[{','.join(labels)}]. "
+                "To take the labels that are there: data.labels=null."
             )
 
 

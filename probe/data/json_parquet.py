@@ -157,6 +157,9 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                 if text is not None and spans is not None:
                     builder.document += layout.document_field is None
                     num_lines = add_text(builder, number, text, spans, place)
+                    if layout.without_tags:  # a tagged text is written with its id
+                        builder.split.ids = builder.split.ids or []
+                        builder.split.ids += [row.get("id")] * num_lines
                     builder.split.skipped["empty sentences"] += not num_lines
                     has_lines |= num_lines > 1
                     continue

@@ -135,7 +135,8 @@ class SpanReader:
             raise UserError(f"{shown} is {_shown(inside)} in the text.{remedy}")
         is_doubtful = quoted is None and self.layout.offsets is None and (by_browser or "start_offset" in exported)
         if is_doubtful and DOUBLE.search(text, 0, end):
-            raise UserError(f"{shown} may be {_shown(inside)} or another part of the text.{remedy}")
+            of_browser = text[slice(*(_from_utf16(text).get(at, 0) for at in (start, end)))]
+            raise UserError(f"{shown} is {_shown(inside)}, or as a browser counts {_shown(of_browser)}.{remedy}")
         bare = inside.strip(AROUND_WORD)
         if not bare:
             raise UserError(f"{shown} holds only blanks.")
@@ -199,21 +200,22 @@ def add_text(builder: SplitBuilder, number: int, text: str, apart: Sequence[Span
 
 def texts_with_spans(
     split: Split, tags: Tags, scores: Sequence[float] | None = None
-) -> Iterator[tuple[str, list[Span]]]:
-    """Yields each text of a split with the spans of these tags: the reverse of reading.
+) -> Iterator[tuple[str, list[Span], Any]]:
+    """Yields each text of a split, the spans of these tags and its id or None: the reverse of reading.
 
     Words without a text are joined by blanks. scores: of the split's words; a span has their mean.
     """
-    found, before, text, position = list[Span](), 0, None, 0
+    found, before, text, name, position = list[Span](), 0, None, None, 0
     all_starts = split.starts or ([0, *accumulate(len(word) + 1 for word in words)] for words in split.words)
-    for words, tags_of_line, text_of_line, starts in zip(split.words, tags, split.texts, all_starts, strict=True):
+    lines = zip(split.words, tags, split.texts, all_starts, split.ids or [None] * len(split.words), strict=True)
+    for words, tags_of_line, text_of_line, starts, of_line in lines:
         if text is not None and (text_of_line != text or starts[0] <= before):
-            yield text, found
+            yield text, found, name
             found = []
-        text, before = text_of_line, starts[0]
+        text, before, name = text_of_line, starts[0], of_line
         for kind, first, last in spans(tags_of_line):
             score = None if scores is None else fmean(scores[position + first : position + last])
             found.append(Span(starts[first], starts[last - 1] + len(words[last - 1]), kind, score))
         position += len(words)
     if text is not None:
-        yield text, found
+        yield text, found, name

@@ -63,7 +63,7 @@ class Split:
     lines: MutableSequence[int]
     origin: str
     raw: list[Any] | None = None  # the text in which each sentence stands, if it was read as one; or messages
-    ids: list[str] | None = None  # of each sentence with one label, if the source has them
+    ids: list[Any] | None = None  # of each sentence with one label, or of a text to be tagged, if the source has them
     document_names: set[str] = field(default_factory=set)  # of all documents that the source names
     starts: list[Sequence[int]] | None = None  # where each sentence's words begin in its text, if they were cut from it
     word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
@@ -127,6 +127,8 @@ class Split:
     def place_in(self, sentence: int, position: int) -> str:
         """Returns file and line of word number `position` (from 0) of a sentence, for messages."""
         text, line = self.words[sentence][position], self.line_of(sentence, position)
+        if len(self.tags[sentence]) < len(self.words[sentence]):  # one label for all of them
+            return f"{self.origin}:{line}"
         shown = repr(text if len(text) <= 30 else text[:27] + "...")
         if not self.word_a_line:
             return f"{self.origin}:{line}, word {position + 1} of the sentence ({shown})"

@@ -5,30 +5,26 @@ Times are extrapolated from short measurements on this machine, with pieces and 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from probe.config import Config, UserError
-from probe.data.warnings import WARNING
 from probe.encoders.encoder import Encoder
 from probe.format import duration, first_few, pluralize
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
-from probe.runs.slurm import SETTING, number_of, work_s
 from probe.system.files import short, why_not_writable
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 from probe.system.speed import units_per_second
 
 FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
-ENOUGH = 0.8  # of a worker's time: estimates are rough
 
 
-def cost_lines(configs: Sequence[Config], launcher: Mapping[str, str] | None = None) -> list[str]:
+def cost_lines(configs: Sequence[Config]) -> list[str]:
     """Says how many runs there are, which stores they read, and how long it takes to fill these and to train.
 
-    launcher: see `examine`. Raises UserError for a run that is not possible, and if there is no space for the features.
+    Raises UserError for a run that is not possible, and if there is no space for the features.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done]
@@ -36,15 +32,14 @@ def cost_lines(configs: Sequence[Config], launcher: Mapping[str, str] | None = N
     lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} not done yet", f"rows: {first_few(list(rows), glue='; ')}"]
     device = resolve_device(configs[0].device)
     if frozen := [planned for planned in todo if planned.kind.reads_features]:
-        extraction, seconds = _extraction(frozen, device)
-        lines += [*extraction, *_training(frozen, device, launcher, seconds)]
+        lines += [*_extraction(frozen, device), _training(frozen, device)]
     if tuned := [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]:
         lines.append(f"to fine-tune: {pluralize(len(tuned), 'run')}")
     return lines
 
 
-def _extraction(frozen: Sequence[Plan], device: str) -> tuple[list[str], float]:
-    """Describes the stores that these runs read; also the seconds to fill them. Raises UserError without the space."""
+def _extraction(frozen: Sequence[Plan], device: str) -> list[str]:
+    """Describes the stores that these runs read, and the time to fill them. Raises UserError without the space."""
     lines, num_stores, num_bytes, seconds = [], 0, 0, 0.0
     for planned in {planned.store.key: planned for planned in frozen}.values():
         store, folder = planned.store, planned.cfg.features.cache_dir
@@ -57,11 +52,11 @@ def _extraction(frozen: Sequence[Plan], device: str) -> tuple[list[str], float]:
             seconds += extraction_s(planned, device)
     if num_stores:
         lines.append(f"to extract: {pluralize(num_stores, 'store')}, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
-    return lines, seconds
+    return lines
 
 
-def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] | None, fill_s: float) -> list[str]:
-    """Estimates the time of training probes on stored features; with a launcher also whether its workers have it."""
+def _training(frozen: Sequence[Plan], device: str) -> str:
+    """Estimates the time of training probes on stored features."""
     per_word: dict[tuple[object, ...], float] = {}  # seconds, by what determines them
     epochs: list[int] = []
     runs: list[tuple[float, float]] = []  # seconds of each, at least and at most
@@ -77,23 +72,10 @@ def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] |
         fewest = min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs)
         runs.append((epoch_s * fewest, epoch_s * schedule.max_epochs))
         epochs += [fewest, schedule.max_epochs]
-    settings, jobs = ("array", "cpus_per_task", "gpus_per_node"), frozen[0].cfg.jobs
-    workers, cores, cards = (number_of(launcher or {}, name) for name in settings)
-    here = side_by_side(jobs, len(gpus()) if device == "cuda" else 0)
-    at_once = min(len(runs), here if launcher is None else max(1, workers) * side_by_side(jobs, cards, cores))
+    at_once = min(len(runs), side_by_side(frozen[0].cfg.jobs, len(gpus()) if device == "cuda" else 0))
     both = [max(sum(seconds) / at_once, *seconds) for seconds in zip(*runs, strict=True)]
     time = f"{' to '.join(dict.fromkeys(map(duration, both)))}, {at_once} at once"
-    ends = f"runs take {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
-    if launcher is None:
-        return [f"to train: {time}; {ends}"]
-    needed, limit = fill_s / max(1, workers) + both[1], number_of(launcher, "timeout_min")
-    useful = work_s(launcher)
-    enough = math.ceil((needed / ENOUGH + 60 * limit - useful) / 60)
-    return [
-        f"to train at the speed of this {device}: {time}; {ends}",
-        f"{WARNING * (needed > ENOUGH * useful)}a worker takes up to {duration(needed)} and ends after "
-        f"{limit} min ({SETTING}timeout_min={enough} is enough); the same command continues",
-    ]
+    return f"to train: {time}; runs take {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
 
 
 def extraction_s(planned: Plan, device: str) -> float:

@@ -9,7 +9,7 @@ own cache, as for a run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from probe.encoders.encoder import Encoder
 from probe.encoders.model import load_model, notes_on
 from probe.format import escape_invisible, first_few, pluralize
 from probe.runs.plan import one_per_encoder
-from probe.runs.slurm import number_of, submit
 from probe.system.files import short, why_not_writable
 from probe.system.grouping import group_by
 from probe.system.machine import num_cores, resolve_device
@@ -52,17 +51,11 @@ class Part:
         return "\n".join([f"{head}{first}", *(" " * len(head) + line for line in others)])
 
 
-def examine(
-    configs: Sequence[Config], launcher: Mapping[str, str] | None = None, like: Path | None = None
-) -> Iterator[Part]:
+def examine(configs: Sequence[Config], like: Path | None = None) -> Iterator[Part]:
     """Examines each part in turn: all corpora and encoders, the first run's device and folder, the cost of all runs.
 
     like: a results folder, whose variances say which differences the runs could show.
-    launcher: the parameters of SLURM's launcher if it is asked for. A GPU is then wanted on other machines only.
     """
-    wanted = configs[0].device
-    if launcher is not None:
-        configs = [replace(one, device="auto") if one.device == "cuda" else one for one in configs]
     cfg = configs[0]
     of_one_corpus = group_by(configs, lambda one: replace(one.data, control=None)).values()
     encoders = one_per_encoder(configs)
@@ -72,7 +65,7 @@ def examine(
     looks: list[tuple[str, Callable[[], list[str]]]] = [
         *(("data", partial(_data, same[0])) for same in of_one_corpus),
         *(("encoder", partial(_encoder, one)) for one in encoders),
-        *([] if is_lost else [("device", partial(_device, cfg, wanted))]),
+        *([] if is_lost else [("device", partial(_device, cfg))]),
         ("results", partial(_results, cfg)),
     ]
     parts = []
@@ -80,11 +73,9 @@ def examine(
         parts.append(_part(name, look))
         yield parts[-1]
     if all(part.ok for part in parts):
-        yield _part("cost", partial(cost_lines, configs, launcher))
+        yield _part("cost", partial(cost_lines, configs))
         if like:
             yield _part("power", partial(power_lines, configs, like))
-    if launcher is not None:
-        yield _part("slurm", partial(_slurm, cfg, launcher))
 
 
 def _part(name: str, look: Callable[[], list[str]]) -> Part:
@@ -103,9 +94,15 @@ def _data(cfg: Config) -> list[str]:
     source = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
     scheme = f"tags in {corpus.about['scheme']}" if "scheme" in corpus.about else "tags as they are"
     lines = [f"{corpus.name}, from {source}, {scheme}"]
+    sentence = "sentence" if corpus.task.is_per_word else corpus.task.unit
+    unread = ("words", "longest") * (cfg.data.id_field is not None)  # of vectors, ids alone
     for name, counts in corpus.counts().items():
-        known = {what: number for what, number in asdict(counts).items() if number is not None}
-        lines.append(f"{name}: " + ", ".join(f"{what.replace('_', ' ')} {number:,}" for what, number in known.items()))
+        known = {
+            f"{sentence}s" if what == "sentences" else what.replace("_", " "): number
+            for what, number in asdict(counts).items()
+            if number is not None and what not in unread
+        }
+        lines.append(f"{name}: " + ", ".join(f"{what} {number:,}" for what, number in known.items()))
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
@@ -117,7 +114,7 @@ def _data(cfg: Config) -> list[str]:
     lines += [
         dev_line(corpus, cfg.data.order),
         f"{pluralize(len(kinds), 'kind')}: {first_few(shown, MOST_KINDS)}",
-        f"{'first sentence' if first == 0 else f'sentence {first + 1}'}: {_first_words(train.words[first])}",
+        f"{f'first {sentence}' if first == 0 else f'{sentence} {first + 1}'}: {_first_words(train.words[first])}",
         f"its tags: {_first_words(train.tags[first])}",
     ]
     return lines + [note if note.startswith(WARNING) else f"note: {note}" for note in corpus.notes]
@@ -144,15 +141,9 @@ def _encoder(cfg: Config) -> list[str]:
     ]
 
 
-def _device(cfg: Config, wanted: str) -> list[str]:
+def _device(cfg: Config) -> list[str]:
     device, cores = resolve_device(cfg.device), num_cores()
-    here = f"{device}: {hardware(device, cores).device_name}; {cores} cores for this process"
-    return [here, *[f"note: device={wanted} is looked for on the nodes of the workers"] * (wanted != cfg.device)]
-
-
-def _slurm(cfg: Config, launcher: Mapping[str, str]) -> list[str]:
-    submit([], launcher, Path(cfg.results_dir), is_trial=True)
-    return [pluralize(max(1, number_of(launcher, "array")), "worker")]
+    return [f"{device}: {hardware(device, cores).device_name}; {cores} cores for this process"]
 
 
 def _results(cfg: Config) -> list[str]:

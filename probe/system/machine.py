@@ -55,15 +55,11 @@ def gpus() -> list[str]:
     return [name.strip() for name in cards.split(",") if name.strip() not in ("", "-1")]
 
 
-def side_by_side(jobs: int, num_gpus: int, cores: int | None = None) -> int:
-    """Returns how many runs `jobs` asks for; -1: one per core, but at most RUNS_ON_A_GPU per GPU if there are GPUs.
-
-    cores: of the machine that runs them; None: of this one.
-    """
+def side_by_side(jobs: int, num_gpus: int) -> int:
+    """Returns how many runs `jobs` asks for; -1: one per core, but at most RUNS_ON_A_GPU per GPU if there are GPUs."""
     if jobs != -1:
         return jobs
-    cores = cores or num_cores()
-    return min(cores, num_gpus * RUNS_ON_A_GPU) if num_gpus else cores
+    return min(num_cores(), num_gpus * RUNS_ON_A_GPU) if num_gpus else num_cores()
 
 
 def take_gpu(names: Sequence[str], folder: Path) -> None:

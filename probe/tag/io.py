@@ -16,7 +16,7 @@ from typing import Any
 from probe.config import DataConfig, UserError, suggestion
 from probe.data.columns import cut_line
 from probe.data.layout import Layout
-from probe.data.offsets import Span, add_text, texts_with_spans
+from probe.data.offsets import add_text, texts_with_spans
 from probe.data.readers import READERS, reader_of
 from probe.data.split import Split, SplitBuilder, lines_of
 from probe.data.task import Task
@@ -27,11 +27,11 @@ from probe.scoring.tags import Tags
 from probe.tables.rows import results_folder
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
-# What annotation tools import, from a text and its spans: Prodigy, doccano, and examples for spaCy.
-SPAN_FORMS: dict[str, Callable[[str, list[Span]], Any]] = {
-    "spans": lambda text, found: {"text": text, "spans": [span.as_dict("label") for span in found]},
-    "doccano": lambda text, found: {"text": text, "label": [span[:3] for span in found]},
-    "spacy": lambda text, found: [text, {"entities": [span[:3] for span in found]}],
+# What annotation tools import, from a text, its spans and its id or None: Prodigy, doccano, and examples for spaCy.
+SPAN_FORMS: dict[str, Callable[..., Any]] = {
+    "spans": lambda text, found, name=None: _head(text, name) | {"spans": [span.as_dict("label") for span in found]},
+    "doccano": lambda text, found, name=None: _head(text, name) | {"label": [span[:3] for span in found]},
+    "spacy": lambda text, found, name=None: [text, {"entities": [span[:3] for span in found]}],
 }
 LIKE_A_FILE = re.compile(r"/|.\.[A-Za-z]{2,8}\Z")  # in one word: a slash, or an ending
 
@@ -124,6 +124,10 @@ def refuse_other_tasks(record: RunRecord, what: str) -> None:
         raise UserError(f"{what} needs data.task=spans; {record.label} was trained with data.task={record.task.name}.")
 
 
+def _head(text: str, name: Any) -> dict[str, Any]:
+    return {"text": text} if name is None else {"id": name, "text": text}
+
+
 def format_tagged(split: Split, tagged: Tags, scores: Sequence[float], form: str, task: Task) -> Iterator[str]:
     """Yields each sentence with the lines before it. form: conll, or json (a line per sentence).
 
@@ -133,8 +137,8 @@ def format_tagged(split: Split, tagged: Tags, scores: Sequence[float], form: str
     parts = chain.from_iterable(chain.from_iterable(split.columns or [split.words]))
     separator = "\t" if split.separator == "tab" or any(" " in part for part in parts) else " "
     if form in SPAN_FORMS:
-        for pair in texts_with_spans(split, tagged, scores):
-            yield json.dumps(SPAN_FORMS[form](*pair), ensure_ascii=False) + "\n"
+        for text in texts_with_spans(split, tagged, scores):
+            yield json.dumps(SPAN_FORMS[form](*text), ensure_ascii=False) + "\n"
         return
     for number, (words, tags) in enumerate(zip(split.words, tagged, strict=True)):
         if form == "json":

@@ -125,13 +125,6 @@ def test_a_users_mistake_is_two_lines_and_exit_2(arguments: list[str], facts: li
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("command", ["screen", "extract"])
-def test_what_is_not_submitted_says_how_it_is(command: str, typed):
-    done = typed(command, "data=demo", "hydra/launcher=slurm", "hydra.launcher.array=2", "encoder=minilm_l6")
-    assert done.returncode == 2
-    names(done.stderr, "sbatch", f"'probe {command} data=demo encoder=minilm_l6'")
-
-
 @pytest.mark.parametrize("command", ["table", "report", "verify", "sweep-status"])
 def test_a_mistyped_folder_leads_to_the_closest(command: str, typed, tmp_path: Path):
     (tmp_path / "results" / "quickstart" / "records").mkdir(parents=True)

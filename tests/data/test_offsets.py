@@ -109,7 +109,7 @@ def write_brat(folder: Path, texts: list[tuple[str, Spans]]) -> Path:
 
 
 def spans_in(split: Split) -> list[tuple[str, Spans]]:
-    return [(text, [span[:3] for span in spans]) for text, spans in texts_with_spans(split, split.tags)]
+    return [(text, [span[:3] for span in spans]) for text, spans, _ in texts_with_spans(split, split.tags)]
 
 
 def refused(file: Path, **settings: Any) -> str:
@@ -237,7 +237,7 @@ def test_offsets_come_out_as_they_came_in(row: Any, tmp_path: Path):
         file = write(tmp_path, [row(*pair) for pair in texts])
     split = read_file(file, layout)
     assert spans_in(split) == texts
-    again = [SPAN_FORMS["spans"](*pair) for pair in texts_with_spans(split, split.tags)]
+    again = [SPAN_FORMS["spans"](*text) for text in texts_with_spans(split, split.tags)]
     assert spans_in(read_file(write(tmp_path, again, "again"), Layout())) == texts
 
 
@@ -410,7 +410,7 @@ def test_other_names_of_the_fields_are_found(row: dict, typed: list[str], tmp_pa
 def test_a_parquet_file_of_texts_is_read(tmp_path: Path):
     import datasets
 
-    rows = [SPAN_FORMS["spans"](text, spans) for text, spans in texts_with_spans(*parts_of(tmp_path))]
+    rows = [SPAN_FORMS["spans"](*text) for text in texts_with_spans(*parts_of(tmp_path))]
     datasets.Dataset.from_list(rows).to_parquet(tmp_path / "train.parquet")
     assert spans_in(read_file(tmp_path / "train.parquet", Layout())) == [(TEXT, SPANS), ("no span", [])]
 

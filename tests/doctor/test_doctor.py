@@ -279,25 +279,6 @@ def test_every_corpus_of_a_sweep_is_looked_at_once(config: Config, tiny_data: Pa
     assert re.findall(r"^data +ok +(\w+), from", text, re.MULTILINE) == ["tiny", "other"]
 
 
-def test_for_a_cluster_the_plan_is_there_without_a_gpu_here_and_a_workers_time_is_held_against_the_limit(
-    typed: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("probe.doctor.cost.training_s_per_word", lambda planned, device: 0.1)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    sweep = ["doctor", "-m", "layers=last,embeddings", "seed=1,2,3", *inputs, "device=cuda", "probe.max_epochs=40"]
-    slurm = ["hydra/launcher=slurm", "hydra.launcher.array=3", "hydra.launcher.cpus_per_task=2"]
-    done = typed(*sweep, *slurm, "hydra.launcher.timeout_min=5")
-    assert {"data", "encoder", "device", "results", "cost"} == {*parts(done.stdout, "ok")} - {"slurm"}
-    names(done.stdout, "6 runs", "1 store", "6 at once", "device=cuda")
-    found = re.search(r"WARNING: .*5 min \(hydra.launcher.timeout_min=(\d+)", done.stdout)
-    assert found
-    enough = int(found[1])
-    assert "WARNING" not in typed(*sweep, *slurm, f"hydra.launcher.timeout_min={enough + 1}").stdout
-    close = typed(*sweep, *slurm, f"hydra.launcher.timeout_min={int(0.9 * enough)}").stdout
-    names(close, "WARNING: ")
-    names(typed(*sweep, *slurm, "hydra.launcher.array=x").stdout, "hydra.launcher.array=x")
-
-
 def test_every_encoder_of_a_sweep_is_looked_at(config: Config):
     text = told(*(replace(config, encoder=replace(config.encoder, weights=kind)) for kind in ("pretrained", "random")))[
         1

@@ -1,14 +1,15 @@
-"""hydra/launcher=slurm on a real SLURM: munged, slurmctld and slurmd of the test's own, one node of two cores."""
+"""Sweeps as jobs of an array on a real SLURM: munged, slurmctld and slurmd of the test's own, one node of two cores."""
 
 from __future__ import annotations
 
 import contextlib
 import getpass
-import importlib.util
 import os
+import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import TINY
-from support.facts import names
 
-from probe.cli import dispatch
-from probe.config import UserError
 from probe.runs.progress import status_of
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scancel")
@@ -68,9 +66,9 @@ def told(*command: str) -> str:
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Skips the test where SLURM or submitit is missing, or does not start."""
-    if importlib.util.find_spec("submitit") is None or None in map(find, PROGRAMS):
-        pytest.skip("needs SLURM and submitit (Debian: slurm-wlm munge)")
+    """Skips the test where SLURM is missing, or does not start."""
+    if None in map(find, PROGRAMS):
+        pytest.skip("needs SLURM (Debian: slurm-wlm munge)")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True)))
         folder.chmod(0o755)
@@ -106,19 +104,21 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         told("scancel", f"--user={getpass.getuser()}")
 
 
+def submitted(settings: list[str], *options: str) -> str:
+    """Submits a sweep as conf/README says, and returns the number of the job."""
+    worker = shlex.join([sys.executable, "-m", "probe", "-m", *settings])
+    return told("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap", f"exec {worker}").strip()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_workers_of_an_array_share_a_sweep_and_one_that_is_killed_is_replaced(
-    tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     out = tmp_path / "out"
-    sweep = ["-m", *inputs, *TINY, "layers=last,embeddings", "seed=1,2", f"results_dir={out}"]
-    launcher = ["hydra/launcher=slurm", "hydra.launcher.array=2", "hydra.launcher.timeout_min=5"]
-    limits = ["hydra.launcher.mem_gb=1", "hydra.launcher.cpus_per_task=1"]
-    assert dispatch([*sweep, *launcher, *limits]) == 0
-    job = capsys.readouterr().out.split("as job ")[1].split(".")[0]
-    assert job.isdecimal()
+    sweep = [*inputs, *TINY, "layers=last,embeddings", "seed=1,2", f"results_dir={out}"]
+    job = submitted(sweep, "--array=0-1", "--time=5", "--mem=1G", "--cpus-per-task=1")
     wait_until(lambda: "R" in told("squeue", "-h", "-j", f"{job}_0", "-o", "%t"), "a worker")
     told("scancel", "--signal=KILL", f"{job}_0")
     wait_until(lambda: not told("squeue", "-h", "-j", job, "-o", "%i"), "the end of the array", 300)
@@ -129,37 +129,14 @@ def test_workers_of_an_array_share_a_sweep_and_one_that_is_killed_is_replaced(
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_a_worker_frees_its_run_before_its_time_is_over(
-    tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     logs, long = tmp_path / "out/logs", ["probe=linear", "probe.max_epochs=100000", "probe.patience=100000"]
-    sweep = ["-m", *inputs, *long, "layers=last", "seed=1,2", "jobs=2", f"results_dir={tmp_path / 'out'}"]
-    assert dispatch([*sweep, "hydra/launcher=slurm", "hydra.launcher.array=1", "hydra.launcher.timeout_min=2"]) == 0
-    job = capsys.readouterr().out.split("as job ")[1].split(".")[0]
+    sweep = [*inputs, *long, "layers=last", "seed=1,2", "jobs=2", f"results_dir={tmp_path / 'out'}"]
+    job = submitted(sweep, "--array=0-0", "--time=2", "--signal=B:USR2@60")
     wait_until(lambda: len(list(logs.glob("*.attempts.txt"))) == 2, "both runs")
     wait_until(lambda: not told("squeue", "-h", "-j", job, "-o", "%i"), "the end of its time", 240)
     assert not list(logs.glob("*.attempts.txt"))
     now = status_of(tmp_path / "out")
     assert (len(now.waiting), len(now.died), len(now.failed), len(now.running)) == (2, 0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("typed", "least"), [(["timeout_min=1"], "2"), (["timeout_min=5", "slurm_signal_delay_s=240"], "6")]
-)
-def test_a_time_that_leaves_none_for_work_is_refused(
-    tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch, typed: list[str], least: str
-):
-    pytest.importorskip("submitit")
-    monkeypatch.setattr("shutil.which", lambda program, **_: f"/bin/{program}")
-    settings = [f"hydra.launcher.{one}" for one in typed]
-    with pytest.raises(UserError) as error:
-        dispatch(["-m", *inputs, f"results_dir={tmp_path}", "seed=1,2", "hydra/launcher=slurm", *settings])
-    names(str(error.value), settings[0], least)
-
-
-def test_what_submitit_does_not_know_is_refused(tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("submitit")
-    monkeypatch.setattr("shutil.which", lambda program, **_: f"/bin/{program}")
-    typed = [*inputs, f"results_dir={tmp_path}", "seed=1,2", "hydra/launcher=slurm", "hydra.launcher.partitoin=x"]
-    with pytest.raises(UserError, match="partitoin"):
-        dispatch(["-m", *typed])

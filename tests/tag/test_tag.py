@@ -380,6 +380,8 @@ def test_spans_of_an_export_come_back_in_every_form(here: Callable, inputs: list
     done = {form: here("tag", str(folder), "all.jsonl", "--format", form) for form in ("spans", "doccano", "spacy")}
     found = {form: [json.loads(line) for line in one.stdout.splitlines()] for form, one in done.items()}
     assert [line["text"] for line in found["spans"]] == texts
+    for form in ("spans", "doccano"):
+        assert [line["id"] for line in found[form]] == [row["id"] for row in rows]
     spans = [[[span["start"], span["end"], span["label"]] for span in line["spans"]] for line in found["spans"]]
     assert spans == [line["label"] for line in found["doccano"]] == [line[1]["entities"] for line in found["spacy"]]
     words = [text[start:end] for text, some in zip(texts, spans, strict=True) for start, end, _ in some]
