@@ -138,19 +138,17 @@ def extract(arguments: list[str]) -> int:
     parser.add_settings(multirun=True)
     options = parser.parse_intermixed_args(arguments)
 
-    from probe.runs.plan import plan
+    from probe.runs.plan import store_of
     from probe.system.machine import resolve_device
     from probe.vectors.sources import complete_store
 
     configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
-    for one in configs:
-        one.probe.num_layers = 0  # features do not depend on the probe, and an LSTM reads no text with one label
-    frozen = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
+    frozen = [cfg for cfg in configs if PROBES[cfg.probe.kind].reads_features]
     if not frozen:
         raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
-    plans = {planned.store.key: planned for planned in frozen}
-    for planned in plans.values():
-        store = complete_store(planned.store, resolve_device(planned.cfg.device))
+    stores = {store.key: (store, cfg.device) for cfg in frozen for store in [store_of(cfg)]}
+    for missing, device in stores.values():
+        store = complete_store(missing, resolve_device(device))
         words = sum(shards[-1].last for shards in store.shards.values())
         layers = format_layers(store.layers)
         print(f"{words} words, layers {layers} with {store.hidden_size} values each, in {store.directory}")

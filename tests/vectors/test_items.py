@@ -111,6 +111,17 @@ def test_one_file_of_vectors_serves_splits_by_group(typed: Callable, tmp_path: P
     assert (splits.dev.documents, splits.test.documents) == (4, 4)
 
 
+def test_doctor_counts_texts_and_extraction_needs_no_probe(typed: Callable, tmp_path: Path):
+    write(tmp_path / "items")
+    of_items = settings(tmp_path / "items")[: -len(LINEAR)]
+    done = typed("extract", *of_items)
+    assert done.returncode == 0, done.stderr
+    lines = typed("doctor", *of_items, *LINEAR).stdout.splitlines()
+    (train,) = [line for line in lines if "train: " in line]
+    names(train, "texts 60")
+    assert "words" not in train
+
+
 def with_(split: str, row: int, **values: Any) -> list[dict[str, Any]]:
     rows = rows_of(split)
     rows[row] |= values

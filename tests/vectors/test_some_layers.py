@@ -106,7 +106,7 @@ def test_a_run_is_the_same_run_whichever_store_it_reads(inputs: list[str], tmp_p
 
 
 def test_layers_missing_from_the_store_are_named(inputs: list[str], tmp_path: Path, typed):
-    for command in ([], ["doctor"], ["extract"]):
+    for command in ([], ["doctor"]):
         done = typed(*command, "layers=last", "features.layers=[1]", *inputs)
         told = done.stderr + done.stdout
         assert done.returncode == (1 if command == ["doctor"] else 2), told
