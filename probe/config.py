@@ -15,8 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
 
-COMBINES = ("sum", "mean", "concat", "mix", "none", "length")
-BASELINES = ("none", "length")  # of COMBINES: without layers
+COMBINES = ("concat", "mean", "mix", "sum")  # of layers; a screen shows the first of several that it reads alike
+BASELINES = ("none", "length")  # without layers; typed in their place
 PRECISIONS = ("float32", "bfloat16")
 # Values of the settings that a kind of probe does not have.
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
@@ -283,7 +283,7 @@ CHECKS: dict[str, Check] = {
     "features.placement": _among("auto", "memory", "device", "stream"),
     "features.batch_pieces": NUMBER_OR_AUTO,
     "features.stride": ((lambda value: 0 < value <= 1), "a number above 0, at most 1"),
-    "layers.combine": _among(*COMBINES),
+    "layers.combine": _among(*COMBINES, *BASELINES),
     "layers.normalize": _among("none", "train", "scale"),
     "probe.num_layers": _from(0),
     "probe.hidden_size": _from(0),
@@ -356,7 +356,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
 def layers_named(row: str) -> LayersConfig | None:
     """Returns the layers of a row that tables name by its layers (layer_4, concat_3_4, mix_1_2_3), or of a number."""
     combine, *indices = row.split("_") if "_" in row else ("layer", row)
-    is_known = combine in ("sum", "mean", "concat", "mix") or (combine == "layer" and len(indices) == 1)
+    is_known = combine in COMBINES or (combine == "layer" and len(indices) == 1)
     if not is_known or not all(map(str.isdecimal, indices)):
         return None
     return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))

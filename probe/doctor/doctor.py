@@ -115,7 +115,7 @@ def _data(cfg: Config) -> list[str]:
         dev_line(corpus, cfg.data.order),
         f"{pluralize(len(kinds), 'kind')}: {first_few(shown, MOST_KINDS)}",
         f"{f'first {sentence}' if first == 0 else f'{sentence} {first + 1}'}: {_first_words(train.words[first])}",
-        f"its tags: {_first_words(train.tags[first])}",
+        f"{'tags' if corpus.task.is_per_word else 'label'}: {_first_words(train.tags[first])}",
     ]
     return lines + [note if note.startswith(WARNING) else f"note: {note}" for note in corpus.notes]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe.config import LayersConfig
+from probe.config import COMBINES, LayersConfig
 from probe.probes.selection import Selection, encoder_flops, presets_of, select
 from probe.system.grouping import group_by
 
@@ -78,7 +78,7 @@ def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
     candidates = []
     for same in group_by(chosen, lambda one: input_of(one.combine, one.indices)).values():
         # Mean before sum: a mean trains at the learning rates of single layers, a sum of many needs a lower one.
-        same.sort(key=lambda one: ("concat", "mean", "mix", "sum").index(one.combine))
+        same.sort(key=lambda one: COMBINES.index(one.combine))
         presets = [one for one in same if one not in single]
         first, *others = presets or same
         candidates.append(candidate(first, [one.name for one in others]))

@@ -34,7 +34,7 @@ class Selection:
 
     def as_text(self) -> str:
         if not self.indices:
-            return f"{self.name} = no layer: each word gets its most frequent tag in train"
+            return f"{self.name} = no layer, a baseline from train alone"
         layers = ", ".join(map(str, self.indices))
         chosen = f"layer {layers}" if len(self.indices) == 1 else f"{self.combine} of layers {layers}"
         normalized = f", layers.normalize={self.normalize}" if self.normalize else ""

@@ -52,7 +52,7 @@ class Sample:
     """Holds one row's scores on one split.
 
     scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text moves each score (see
-    `scoring.score.influence`); None if there are no counts. looks: the look at which each score was first seen;
+    `Score` in scoring/score.py); None if there are no counts. looks: the look at which each score was first seen;
     empty: one saw all. effective: how many equally long units would carry as much of the text; below 2, nothing is
     known of other texts. item: how much one item of the text moves a score.
     """

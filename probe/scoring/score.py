@@ -25,7 +25,8 @@ class Score:
     a split. value: the score of a split, given these statistics. influence: how much a score moves where a unit of the
     text is left out, (U,), given these statistics and each sentence's unit (see `jackknife`). None: nothing says how
     it varies over texts, as of quantiles. items: how many gold items each sentence has, (sentences,), or how many of
-    each of K kinds that it needs, (sentences, K), given these statistics.
+    each of K kinds that it needs, (sentences, K), given these statistics. Runs on one text are recognised by
+    them, so they must not depend on what was predicted.
     """
 
     name: str

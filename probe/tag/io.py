@@ -137,8 +137,8 @@ def format_tagged(split: Split, tagged: Tags, scores: Sequence[float], form: str
     parts = chain.from_iterable(chain.from_iterable(split.columns or [split.words]))
     separator = "\t" if split.separator == "tab" or any(" " in part for part in parts) else " "
     if form in SPAN_FORMS:
-        for text in texts_with_spans(split, tagged, scores):
-            yield json.dumps(SPAN_FORMS[form](*text), ensure_ascii=False) + "\n"
+        for of_text in texts_with_spans(split, tagged, scores):
+            yield json.dumps(SPAN_FORMS[form](*of_text), ensure_ascii=False) + "\n"
         return
     for number, (words, tags) in enumerate(zip(split.words, tagged, strict=True)):
         if form == "json":
