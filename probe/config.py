@@ -340,9 +340,11 @@ def preset_names(group: str) -> list[str]:
 
 @functools.cache
 def preset_values(group: str, choice: str | None) -> dict[str, Any]:
-    """Returns the content of a preset's file, without that of the presets that it starts from; empty without a file."""
+    """Returns a preset's values, on those of the presets of its group that it starts from; empty without a file."""
     file = conf_dir() / group / f"{choice}.yaml"
-    return _read_yaml(file) if file.is_file() else {}
+    values = _read_yaml(file) if file.is_file() else {}
+    bases = [base for base in values.pop("defaults", ()) if isinstance(base, str) and base != "_self_"]
+    return {name: value for base in bases for name, value in preset_values(group, base).items()} | values
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -360,16 +362,6 @@ def layers_named(row: str) -> LayersConfig | None:
     if not is_known or not all(map(str.isdecimal, indices)):
         return None
     return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
-
-
-def layer_presets() -> list[LayersConfig]:
-    """Returns every preset of `conf/layers/` that names layers, sorted by name."""
-    presets = {name: preset_values("layers", name) for name in preset_names("layers")}
-    return [
-        LayersConfig(preset["indices"], preset["combine"], name)
-        for name, preset in presets.items()
-        if preset["indices"] not in ("???", [])
-    ]
 
 
 def unknown_setting(key: str) -> UserError:

@@ -338,14 +338,13 @@ def to_config(settings: Any, choices: Mapping[str, str]) -> Config:
         raise UserError(
             f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null."
         )
-    layers, encoder = (preset_values(group, choices[group]) for group in ("layers", "encoder"))
+    layers, encoder, data = (preset_values(group, choices[group]) for group in ("layers", "encoder", "data"))
     if _has_values(config.layers, layers):
         config.layers.name = choices["layers"]
     if not _has_values(config.encoder, encoder) and config.encoder.num_layers == encoder["num_layers"]:
         config.encoder.num_layers = None
     if config.encoder.path is not None and config.encoder.name == encoder["name"]:
         config.encoder.name = Path(config.encoder.path).expanduser().resolve().name  # no other was typed
-    data = _inherited_values("data", choices["data"])
     path = config.data.path  # takes precedence over the Hub; a preset of the Hub may be read from files
     is_other = config.data.hub != data["hub"] if path is None else data["path"] not in (None, "???", path)
     if is_other and config.data.name == data["name"]:
@@ -356,14 +355,3 @@ def to_config(settings: Any, choices: Mapping[str, str]) -> Config:
 def _has_values(settings: Any, preset: Mapping[str, Any]) -> bool:
     """Returns whether the settings equal the values of the preset's file."""
     return all(getattr(settings, key) == value for key, value in preset.items())
-
-
-def _inherited_values(group: str, choice: str) -> dict[str, Any]:
-    """Returns the content of a preset's file on that of the presets of its group that it starts from."""
-    values = preset_values(group, choice)
-    bases = [
-        _inherited_values(group, base)
-        for base in values.get("defaults", ())
-        if isinstance(base, str) and base != "_self_"
-    ]
-    return {key: value for part in (*bases, values) for key, value in part.items()}

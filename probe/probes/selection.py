@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probe.config import LayersConfig, UserError, layer_presets
+from probe.config import LayersConfig, UserError, preset_names, preset_values
 from probe.vectors.store import absolute
 
 ADDED = ("sum", "mean", "mix")  # combinations in which a layer's weight depends on its scale
@@ -68,12 +68,13 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
 
 
 def presets_of(num_layers: int, hidden_size: int) -> list[Selection]:
-    """Resolves the presets for an encoder of `num_layers` blocks, without those that name layers it does not have."""
+    """Resolves the presets of layers for an encoder of `num_layers` blocks, without those that it cannot have."""
     selections = []
-    for preset in layer_presets():
+    for name in preset_names("layers"):
+        preset = preset_values("layers", name)
         with contextlib.suppress(UserError):  # such as the last four of three layers
-            selections.append(select(preset, num_layers, hidden_size))
-    return selections
+            selections.append(select(LayersConfig(preset["indices"], preset["combine"], name), num_layers, hidden_size))
+    return [selection for selection in selections if selection.indices]
 
 
 def unlike_layers(row: str, combine: str, deviations: Sequence[float]) -> str | None:

@@ -17,9 +17,7 @@ TEXTS = {"train": ["good\tIt works, well.", "bad\tIt fails"], "dev": ["bad\tNo"]
 
 
 def config(folder: Path, **changes: object) -> DataConfig:
-    values: dict = preset_values("data", "columns") | preset_values("data", "sentences")
-    values.pop("defaults")
-    return DataConfig(**{**values, "path": str(folder), **changes})
+    return DataConfig(**{**preset_values("data", "sentences"), "path": str(folder), **changes})
 
 
 def write(folder: Path, texts: dict[str, list[str]] = TEXTS, ending: str = "tsv") -> dict[str, str]:
