@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from probe.config import UserError, suggestion
 from probe.format import short_name, with_encoder
 from probe.runs.identity import RunIdentity, normalized_name
-from probe.runs.records import RunRecord, load_records
+from probe.runs.records import Records, RunRecord, load_records
 from probe.runs.sweep_plan import Setting, read_asked
 from probe.system.files import canonical, sha256_of, short, to_jsonable
 
@@ -95,6 +96,20 @@ def frame(folder: Path) -> list[Run]:
         is_later = run.record is None or run.record.started >= wanted.asked
         runs[wanted.key] = replace(run, asked=wanted.asked) if is_later else run
     return list(runs.values())
+
+
+def of_row(folder: Path, records: Records, row: str | None, seed: int | None) -> Records:
+    """Returns the records of a row, by one of its names, and of a seed; None: any. Raises UserError without any."""
+    names = dict(zip(records, names_of([*records.values()]), strict=True))
+    chosen = {
+        file: record for file, record in records.items() if row in (None, *names[file]) and seed in (None, record.seed)
+    }
+    if not chosen:
+        known = sorted({aliases[-1] for aliases in names.values()})
+        of_seed = "" if seed is None else f" with --seed {seed}"
+        hint = suggestion(row, known) if row and row not in known else ""
+        raise UserError(f"{folder} has no record of row {row or 'any'}{of_seed}.{hint} Rows: {'; '.join(known)}.")
+    return chosen
 
 
 def names_of(records: Sequence[RunRecord]) -> list[list[str]]:

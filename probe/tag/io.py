@@ -13,14 +13,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from probe.config import DataConfig, UserError, suggestion
+from probe.config import DataConfig, UserError
 from probe.data.columns import cut_line
 from probe.data.layout import Layout
 from probe.data.offsets import add_text, texts_with_spans
 from probe.data.readers import READERS, reader_of
 from probe.data.split import Split, SplitBuilder, lines_of
 from probe.data.task import Task
-from probe.runs.frame import names_of, run_of
+from probe.runs.frame import names_of, of_row, run_of
 from probe.runs.progress import other_results
 from probe.runs.records import RunRecord, load_records
 from probe.scoring.tags import Tags
@@ -47,21 +47,14 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     if not records:
         status = f"probe sweep-status {shlex.quote(str(folder))}"
         raise UserError(f"{folder} has no finished run ({status}). {other_results(folder)}")
-    names = dict(zip(records, names_of([*records.values()]), strict=True))
-    fitting = {
-        file: record for file, record in records.items() if row in (None, *names[file]) and seed in (None, record.seed)
-    }
+    fitting = of_row(folder, records, row, seed)
     fitting = {file: record for file, record in fitting.items() if record.sha256.weights} or fitting
-    if len({names[file][-1] for file in fitting}) != 1:
-        known = sorted({aliases[-1] for aliases in names.values()})
-        hint = suggestion(row, known) if row else ""
-        options = f"--row {row or 'NAME'} --seed {seed or 'S'}"
-        raise UserError(f"{folder}: {options}: expected one of the rows {'; '.join(known)}.{hint}")
     if len({run_of(file, record).row for file, record in fitting.items()}) > 1:
-        raise UserError(
-            f"{folder} has {row or 'this row'} with several settings, and --row cannot choose between them. Train the "
-            "one that you want into another folder: save_probe=true results_dir=DIR."
-        )
+        known = sorted({names[-1] for names in names_of([*fitting.values()])})
+        remedy = "Train the one that you want into another folder: save_probe=true results_dir=DIR"
+        if len(known) > 1:
+            remedy = "Type one: --row NAME"
+        raise UserError(f"{folder} has several rows or settings that fit: {'; '.join(known)}. {remedy}.")
     return max(fitting.items(), key=lambda pair: pair[1].scores.dev.headline)
 
 
@@ -74,11 +67,7 @@ def read_untagged(source: str, data: DataConfig, how: str | None) -> Split:
     """
     default, origin, layout = "text", source, replace(Layout.of(data), without_tags=True)
     if source == "-":
-        origin = "standard input"
-        try:
-            lines = sys.stdin.buffer.read().decode("utf-8-sig").split("\n")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{origin} is not UTF-8 ({error.reason}).") from None
+        lines, origin = read_stdin().split("\n"), "standard input"
     elif os.path.exists(source):  # noqa: PTH110 - Path.exists raises for a text that is too long to be a path
         default = next(name for name, reader in READERS.items() if reader is reader_of(Path(source)))
         read_path = READERS[default].read_path
@@ -100,6 +89,14 @@ def read_untagged(source: str, data: DataConfig, how: str | None) -> Split:
         return read(lines, layout, origin)
     except UserError as error:
         raise UserError(f"{error} If it is running text: --input text.") from None
+
+
+def read_stdin() -> str:
+    """Reads all of standard input. Raises UserError if it is not UTF-8."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"standard input is not UTF-8 ({error.reason}).") from None
 
 
 def _has_tags(lines: Sequence[str]) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from probe.config import Config, UserError, suggestion
+from probe.config import Config, UserError
 from probe.runs.config_from_record import config_from_record
-from probe.runs.frame import names_of
+from probe.runs.frame import of_row
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores
@@ -95,18 +95,7 @@ def choose_runs(folder: Path, row: str | None, seed: int | None, sample: int | N
 
     Raises UserError if there are none.
     """
-    records = list(load_records(results_folder(folder)).values())
-    all_names = names_of(records)
-    chosen = [
-        record
-        for record, names in zip(records, all_names, strict=True)
-        if row in (None, *names) and seed in (None, record.seed)
-    ]
-    if not chosen:
-        known = sorted({names[-1] for names in all_names})
-        of_seed = "" if seed is None else f" and seed {seed}"
-        hint = suggestion(row, known) if row and row not in known else ""
-        raise UserError(f"{folder} has no record of row {row or 'any'}{of_seed}.{hint} Rows: {'; '.join(known)}.")
+    chosen = [*of_row(folder, load_records(results_folder(folder)), row, seed).values()]
     return chosen if sample is None or sample >= len(chosen) else random.SystemRandom().sample(chosen, sample)
 
 
