@@ -35,7 +35,7 @@ from probe.probes.combine import combine_stored
 from probe.probes.kinds import describe_probe
 from probe.probes.normalization import Normalization
 from probe.probes.tagger import Tagger
-from probe.runs.exported import MODEL, ExportedModel, of_export
+from probe.runs.config_from_record import MODEL, ExportedModel, of_export
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
 from probe.system.files import write_atomically, write_json

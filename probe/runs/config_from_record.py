@@ -1,4 +1,4 @@
-"""Rebuilds a record's config from its settings.
+"""Rebuilds a record's config from its settings, also that of a record in a folder that `probe export --model` wrote.
 
 A setting that this version does not have is refused, and so are the folder of the feature store and how it is read: a
 record comes from somebody else, and must not say whose features are trusted here.
@@ -8,15 +8,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from probe.config import Config, UserError, setting_names
 from probe.format import hydra_quoted
-from probe.runs.records import RunRecord
+from probe.runs.records import RunRecord, load_json, refusal
 from probe.system.files import to_jsonable
 
 UNRECORDED = ("cache_dir", "placement", "layers")  # of `features`: where features are stored, and which
+MODEL = "model.json"  # of an exported model: a results folder of one record, with its encoder in it
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """Holds the content of model.json. fingerprint: of the cut encoder. key: of the record."""
+
+    fingerprint: dict[str, str]
+    blocks: int
+    key: str
+
+
+def read_exported(folder: Path) -> ExportedModel | None:
+    """Reads a folder's model.json; None if there is none. Raises UserError if it cannot be read."""
+    return load_json(folder / MODEL, ExportedModel, refusal(folder / MODEL, "Export the model again."))
+
+
+def config_of_record(
+    file: Path, record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str]
+) -> Config:
+    """Returns the config of a record's run; where the record lies in an export, with the encoder beside it.
+
+    file: of the record. Raises UserError.
+    """
+    cfg, folder = config_from_record(record, make_config, overrides), file.parent.parent
+    return of_export(cfg, folder) if read_exported(folder) else cfg
+
+
+def of_export(cfg: Config, folder: Path) -> Config:
+    """Returns a record's config with the encoder that lies in the folder of its export."""
+    return replace(cfg, encoder=replace(cfg.encoder, path=str(folder), num_layers=None, weights="pretrained"))
 
 
 def config_from_record(

@@ -20,7 +20,7 @@ from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, mix
 from probe.probes.normalization import Normalization, normalization_of
 from probe.probes.tagger import Tagger
-from probe.runs.exported import read_exported
+from probe.runs.config_from_record import read_exported
 from probe.runs.plan import plan
 from probe.runs.records import RunRecord
 from probe.runs.weights import load_probe
