@@ -209,10 +209,7 @@ def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
 
 def load_record(path: Path) -> RunRecord:
     """Reads a record and checks it. Raises UserError naming the file, the field, and what is wrong with it."""
-
-    def refuse(problem: str) -> UserError:
-        return UserError(f"{path}: {problem}. Move it away and run again.")
-
+    refuse = refusal(path, "Move it away and run again.")
     content = json_of(path, refuse)
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
@@ -225,8 +222,8 @@ def load_record(path: Path) -> RunRecord:
     for name in ("context", "subword"):  # of a source that reads words in their context
         if name in record.features.identity and name not in record.config.features:
             raise refuse(f"config.features.{name} is missing")
-    for name, value in {**record.config.probe, **record.identity.probe}.items():
-        if (own := record.config.probe.get(name)) != value:
+    for name in {**record.config.probe, **record.identity.probe}:
+        if (own := record.config.probe.get(name)) != (value := record.identity.probe.get(name)):
             raise refuse(f"config.probe.{name} is {own}, expected {value} as in identity.probe")
     layers = record.identity.layers.indices
     if max(layers, default=0) > record.encoder.num_layers:
@@ -284,9 +281,9 @@ def load_json(file: Path, kind: type[T], refuse: Callable[[str], Exception]) -> 
     return None if content is None else decoded(content, kind, refuse)
 
 
-def damaged(file: Path, remedy: str) -> Callable[[str], UserError]:
+def refusal(file: Path, remedy: str) -> Callable[[str], UserError]:
     """Returns a function that turns a problem with this file into an error that ends with the remedy."""
-    return lambda problem: UserError(f"{file} is damaged ({problem}). {remedy}")
+    return lambda problem: UserError(f"{file}: {problem}. {remedy}")
 
 
 def load_records(results_dir: Path) -> Records:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe.config import UserError
 from probe.data.tasks import TASKS
 from probe.probes.candidates import Candidate
-from probe.runs.records import decoded, json_of
+from probe.runs.records import decoded, json_of, refusal
 from probe.scoring.metrics import Count
 from probe.system.files import key_of, to_jsonable
 from probe.system.provenance import Hardware, Software
@@ -81,10 +80,7 @@ class ScreenRecord:
 
 def load_screen(folder: Path) -> ScreenRecord | None:
     """Reads the screen of a results folder; None if there is none. Raises UserError with the field and the problem."""
-
-    def bad(problem: str) -> UserError:
-        return UserError(f"{folder / SCREEN}: {problem}. Move it away and screen again.")
-
+    bad = refusal(folder / SCREEN, "Move it away and screen again.")
     content = json_of(folder / SCREEN, bad)
     if content is None:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from probe.format import encoder_labels, with_encoder
 from probe.runs.identity import RunIdentity, Scalars, label_of
-from probe.runs.records import damaged, load_json
+from probe.runs.records import load_json, refusal
 from probe.system.files import now, write_json
 from probe.system.grouping import group_by
 from probe.system.locks import alone
@@ -72,8 +72,6 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
         run.key: label_of(with_encoder(run.row, short_names.get(run.setting.encoder)), run.identity) for run in runs
     }
     for same in group_by(runs, lambda run: labels[run.key]).values():
-        if len(same) == 1:
-            continue
         settings = {run.key: _typed(run.setting) for run in same}
         for name in dict.fromkeys(name for own in settings.values() for name in own):
             longer = {key: f"{labels[key]}, {name}={own.get(name)}" for key, own in settings.items()}
@@ -112,7 +110,7 @@ def write_expected(
 
 def read_asked(folder: Path) -> Asked:
     """Returns what was asked for; no runs where no sweep was started. Raises UserError if sweep.json cannot be read."""
-    refuse = damaged(folder / SWEEP, "Move it away and start the sweep again; records stay.")
+    refuse = refusal(folder / SWEEP, "Move it away and start the sweep again; records stay.")
     asked = load_json(folder / SWEEP, Asked, refuse) or Asked([])
     for run in asked.runs:
         if run.setting.probe != run.identity.probe:

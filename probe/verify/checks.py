@@ -19,7 +19,7 @@ from probe.format import first_few
 from probe.probes.selection import select
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.progress import other_results
-from probe.runs.records import RunRecord, load_json, load_record, load_records
+from probe.runs.records import RunRecord, load_json, load_record, load_records, refusal
 from probe.runs.screens import SCREEN, load_screen
 from probe.runs.sweep_plan import SWEEP, read_asked
 from probe.scoring.detection import threshold
@@ -112,7 +112,6 @@ def _written_twice(record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     chosen = select(LayersConfig(**config.layers), encoder.num_layers, encoder.hidden_size)
     path = config.encoder["path"]
     yield "config.seed", config.seed, identity.seed
-    yield "config.probe", config.probe, identity.probe
     yield "config.data.task", config.data["task"], identity.task
     yield "data.task", record.data.task, identity.task
     yield "data.name", record.data.name, config.data["name"] or record.data.name
@@ -207,11 +206,8 @@ def _check_screen(folder: Path) -> Result:
 
 def check_table(folder: Path) -> Result:
     """Checks the numbers of a folder's table.json against its records."""
-
-    def unreadable(problem: str) -> UserError:
-        return UserError(f"it cannot be read: {problem}; `probe report` writes it again")
-
-    recorded = load_json(folder / TABLE, list[dict[str, Any]], unreadable)
+    refuse = refusal(folder / TABLE, "`probe report` writes it again.")
+    recorded = load_json(folder / TABLE, list[dict[str, Any]], refuse)
     if recorded is None:
         return None, "not there; the end of a sweep and `probe report` write it"
     margin = recorded[0].get("margin") if recorded else None  # the rows were labelled with it
