@@ -25,9 +25,9 @@ from probe.data.offsets import texts_with_spans
 from probe.data.split import Split
 from probe.data.tasks import task_of
 from probe.lists import write_inputs
-from probe.runs.exported import config_of_record
-from probe.runs.outputs import bad_counts
-from probe.runs.records import RunRecord, bad_records, load_record
+from probe.runs.config_from_record import config_of_record
+from probe.runs.outputs import bad_files
+from probe.runs.records import RunRecord, load_record
 from probe.runs.screens import ScreenRecord, load_screen
 from probe.screening.report import ranked_choices, screen_table, to_train_first
 from probe.settings import config_of, configs_of
@@ -148,10 +148,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Screen:
-    """Holds a screen: every choice of layers that was tried, best first.
-
-    record: the content of screen.json.
-    """
+    """Holds a screen, the content of screen.json: every choice of layers that was tried, best first."""
 
     record: ScreenRecord = field(repr=False)
 
@@ -187,10 +184,7 @@ def results(folder: str | Path, margin: float | None = None) -> Results:
     (18, 'concat_last_four')
     """
     folder = results_folder(Path(folder))
-    rows = build_rows(folder, margin)
-    records = {file: record for row in rows for file, record in row.records.items()}
-    bad = [*bad_records(folder).values(), *bad_counts(records)]
-    return Results(folder, rows, [str(error) for error in bad])
+    return Results(folder, build_rows(folder, margin), [str(error) for error in bad_files(folder)])
 
 
 def choose(
@@ -273,8 +267,7 @@ def sweep(*settings: str) -> Results:
 def screen(*settings: str) -> Screen:
     """Ranks choices of layers by quick probes, as `probe screen` does, prints nothing, and returns them.
 
-    settings: as on the command line. A screen that is done is read. Raises probe.config.UserError, a ValueError,
-    for mistakes in them.
+    settings: as on the command line. A screen that is done is read. Raises probe.config.UserError, a ValueError.
 
     >>> import probe
     >>> found = probe.screen("data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1",
@@ -299,8 +292,7 @@ def features(*settings: str, each: bool = False) -> Splits:
 
     In each split, `words`, `tags` and the rows of `vectors` are aligned, one row per word; `sentences` are slices
     of them. Slicing `vectors` reads those rows from the store into a torch tensor; converting it to a NumPy array
-    reads all of it. Corpus and encoder are read again at each call. Raises probe.config.UserError, a ValueError,
-    for invalid settings.
+    reads all of it. Corpus and encoder are read again at each call. Raises probe.config.UserError, a ValueError.
 
     >>> from probe import features
     >>> train, dev, test = features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")
@@ -344,8 +336,7 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     layers.normalize they are brought to the scale of `features`, by statistics of the train split of "data=NAME".
 
     Each text is split into words as `probe inspect` does (punctuation marks are words) and encoded by itself. The
-    encoder is loaded at each call, so pass many texts at once. Raises probe.config.UserError, a ValueError, for invalid
-    settings and texts.
+    encoder is loaded at each call, so pass many texts at once. Raises probe.config.UserError, a ValueError.
     """
     share_cores()
     from probe.inspect.encoded_text import TextEncoder

@@ -1,17 +1,14 @@
-"""Reads and writes the files that belong to a record: counts per sentence, predictions, and weights.
-
-The record's path determines their paths.
-"""
+"""Reads and writes the files that belong to a record, whose path determines theirs: counts and predictions."""
 
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from probe.config import UserError
+from probe.runs.records import read_records
 from probe.scoring.metrics import Count, Counts, problem_of
 from probe.scoring.tags import Tags
 from probe.system.files import canonical, half_written, read_regular, remove_left, sha256_of, write_atomically
@@ -82,14 +79,16 @@ def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
     return counts, sha256_of(content)
 
 
-def bad_counts(records: Iterable[Path]) -> Iterator[UserError]:
-    """Yields what is wrong with the counts of these records, if they have any. Tests over text need valid counts."""
+def bad_files(results_dir: Path) -> list[UserError]:
+    """Returns what is wrong with records, and with the counts of the others where there are any."""
+    records, bad = read_records(results_dir)
     for record in records:
         if counts_path(record).exists():
             try:
                 load_counts(record)
             except UserError as error:
-                yield error
+                bad[record] = error
+    return [*bad.values()]
 
 
 def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predicted: Tags) -> str:
