@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 import re
 import sys
@@ -17,12 +18,13 @@ from probe.format import printable
 class Parser(argparse.ArgumentParser):
     """Declares and reads the options of one command. Raises UserError, so that a mistake is reported in one line."""
 
-    def __init__(self, command: str, description: str, examples: str) -> None:
-        """Sets up --help. description and examples: printed unchanged, with their line breaks."""
+    def __init__(self, command: Callable[[list[str]], int]) -> None:
+        """Sets up --help: the docstring of the command's function, with its examples below the options."""
+        description, title, examples = str(inspect.getdoc(command)).partition("examples:\n")
         super().__init__(
-            prog=f"probe {command}",
+            prog=f"probe {command.__name__.replace('_', '-')}",
             description=description,
-            epilog=f"examples:\n{examples}",
+            epilog=f"{title}{examples}\n",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
@@ -90,14 +92,10 @@ def at_least(kind: type, least: int) -> Callable[[str], Any]:
 
 def report_bad_records(*folders: Path) -> int:
     """Prints each invalid record or count file of these folders on stderr, and returns the exit code."""
-    from probe.runs.outputs import bad_counts
-    from probe.runs.records import read_records
+    from probe.runs.outputs import bad_files
     from probe.tables.rows import results_folder
 
-    bad: list[UserError] = []
-    for folder in map(results_folder, folders):
-        records, others = read_records(folder)
-        bad += [*others.values(), *bad_counts(records)]
+    bad = [error for folder in map(results_folder, folders) for error in bad_files(folder)]
     for error in bad:
         print("probe: not counted:", printable(str(error)), file=sys.stderr, flush=True)
     return 1 if bad else 0

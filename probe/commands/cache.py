@@ -16,19 +16,9 @@ from probe.format import pluralize
 from probe.settings import configs_of
 from probe.system.files import canonical, short
 from probe.system.locks import FileLock
+from probe.tables.notes import how_read
 from probe.vectors.store import IN_USE, OF_A_STORE, read_manifest
 
-DESCRIPTION = """\
-Maintains the feature store, which is in features.cache_dir or in LAYER_PROBE_CACHE.
-
-  list     prints every store with its key, its size, when it was used and what it holds
-  prune    prints which stores a rule would delete, and deletes them with --yes
-"""
-EXAMPLES = """\
-  probe cache list
-  probe cache prune --older-than 30 --yes
-  probe cache prune --key 1b0056459e --yes
-"""
 PRUNED = ".pruned-"  # begins the name of a store that is being deleted
 
 
@@ -52,21 +42,26 @@ class Entry:
             return size + "not complete"
         identity, about = self.manifest["identity"], self.manifest["about"]
         words = sum(split["words"] for split in self.manifest["splits"].values())
-        if texts := identity.get("texts"):
-            counted, read = "texts", f"pooled by {texts['pooling']}"
-        else:
-            counted, read = "words", f"{identity['context']} context, {identity['subword']} piece"
-        some = identity.get("layers")
+        texts, some = identity.get("texts"), identity.get("layers")
+        data = f"{about['data']} ({words} {'texts' if texts else 'words'})"
         layers = f"layers {canonical(some)}" if some else f"{self.manifest['num_layers'] + 1} layers"
-        return size + (
-            f"{about['data']} ({words} {counted}), {about['encoder']}, {layers} of "
-            f"{self.manifest['hidden_size']}, {read}, {identity['dtype']}"
-        )
+        read = [f"pooled by {texts['pooling']}"] if texts else how_read(identity)
+        read += [identity["dtype"]] if "dtype" in identity else []  # vectors of another program have none
+        return size + ", ".join([data, about["encoder"], f"{layers} of {self.manifest['hidden_size']}", *read])
 
 
 def cache(arguments: list[str]) -> int:
-    """Lists or prunes the feature store, and returns the exit code."""
-    parser = Parser("cache", DESCRIPTION, EXAMPLES)
+    """Maintains the feature store, which is in features.cache_dir or in LAYER_PROBE_CACHE.
+
+      list     prints every store with its key, its size, when it was used and what it holds
+      prune    prints which stores a rule would delete, and deletes them with --yes
+
+    examples:
+      probe cache list
+      probe cache prune --older-than 30 --yes
+      probe cache prune --key 1b0056459e --yes
+    """
+    parser = Parser(cache)
     parser.add_argument("action", choices=("list", "prune"), help="what to do (see above)")
     parser.add_settings()
     group = parser.add_argument_group("options of prune")

@@ -5,20 +5,17 @@ from __future__ import annotations
 from probe.commands.arguments import Parser, results_path
 from probe.settings import configs_of
 
-DESCRIPTION = """\
-Checks that data, encoder and device are ready for the runs that these settings describe, and
-estimates their cost in disk and time. Exit code 0 if they would work, 1 if not.
-"""
-EXAMPLES = """\
-  probe doctor data=DATA encoder=DIR
-  probe doctor +sweep=floors_and_ceilings data=demo encoder=minilm_l6
-  probe doctor +sweep=quickstart --like results/demo-quickstart
-"""
-
 
 def doctor(arguments: list[str]) -> int:
-    """Checks a run or a sweep before it starts, prints each part, and returns the exit code."""
-    parser = Parser("doctor", DESCRIPTION, EXAMPLES)
+    """Checks that data, encoder and device are ready for the runs that these settings describe, and
+    estimates their cost in disk and time. Exit code 0 if they would work, 1 if not.
+
+    examples:
+      probe doctor data=DATA encoder=DIR
+      probe doctor +sweep=floors_and_ceilings data=demo encoder=minilm_l6
+      probe doctor +sweep=quickstart --like results/demo-quickstart
+    """
+    parser = Parser(doctor)
     parser.add_settings(multirun=True)
     parser.add_argument(
         "--like", type=results_path, metavar="DIR",

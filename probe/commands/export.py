@@ -9,28 +9,25 @@ from probe.commands.arguments import Parser
 from probe.config import UserError
 from probe.settings import config_of, split_settings
 
-DESCRIPTION = """\
-Writes words, tags, documents and the vectors of the chosen layers (layers=..., as in training)
-of all three splits to a new folder, as safetensors and JSON lines. export.json describes them.
-Features that the store lacks are extracted first. An existing folder is never changed.
-
-With --model, writes a row whose weights were saved (save_probe=true) as a model: the encoder cut
-behind the deepest layer that it needs, and the probe.
-"""
-EXAMPLES = """\
-  probe export data=demo encoder=minilm_l6 layers=concat_last_four --to features
-  probe export data=demo encoder=minilm_l6 layers.indices=0: --each --to features
-      then in Python: safetensors.numpy.load_file("features/train.safetensors")["vectors"]
-  probe export results/kept --row last --model model
-  probe export encoder=minilm_l6 layers=layer_4 --sentence-transformers my-embedder
-"""
-
 
 def export(arguments: list[str]) -> int:
-    """Writes a corpus and its features to files, or a row as a model, and returns the exit code."""
+    """Writes words, tags, documents and the vectors of the chosen layers (layers=..., as in training)
+    of all three splits to a new folder, as safetensors and JSON lines. export.json describes them.
+    Features that the store lacks are extracted first. An existing folder is never changed.
+
+    With --model, writes a row whose weights were saved (save_probe=true) as a model: the encoder cut
+    behind the deepest layer that it needs, and the probe.
+
+    examples:
+      probe export data=demo encoder=minilm_l6 layers=concat_last_four --to features
+      probe export data=demo encoder=minilm_l6 layers.indices=0: --each --to features
+          then in Python: safetensors.numpy.load_file("features/train.safetensors")["vectors"]
+      probe export results/kept --row last --model model
+      probe export encoder=minilm_l6 layers=layer_4 --sentence-transformers my-embedder
+    """
     from probe.tag.io import select_saved_probe
 
-    parser = Parser("export", DESCRIPTION, EXAMPLES)
+    parser = Parser(export)
     parser.add_argument(
         "given", nargs="*", metavar="DIR | setting=value", help="with --model, first the results folder"
     )
@@ -56,7 +53,7 @@ def export(arguments: list[str]) -> int:
         if len(folders) != 1:
             raise UserError("export: --model needs a results folder: probe export RESULTS --model DIR")
         from probe.export.model import export_model
-        from probe.runs.exported import config_of_record
+        from probe.runs.config_from_record import config_of_record
 
         file, record = select_saved_probe(Path(folders[0]), options.row, options.seed)
         cfg = config_of_record(file, record, config_of, overrides)

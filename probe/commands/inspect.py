@@ -7,24 +7,22 @@ import sys
 from probe.commands.arguments import Parser
 from probe.config import UserError
 from probe.settings import config_of, split_settings
-
-DESCRIPTION = """\
-Shows how an encoder processes a text: its pieces, their ids, and the word of each piece; how many
-hidden states there are and what each index denotes; and the vectors of the chosen layers
-(layers=..., as in training). Words are split at blanks, and each punctuation mark is a separate
-word: "bank." is "bank" and ".".
-"""
-EXAMPLES = """\
-  probe inspect "I love Paris" encoder=minilm_l6
-  probe inspect encoder=minilm_l6 --sentence mean "A cat sat." "A dog lay down." "Stocks fell."
-  probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank."
-  probe inspect encoder.path=DIR --format json < texts.txt
-"""
+from probe.tag.io import read_stdin
 
 
 def inspect(arguments: list[str]) -> int:
-    """Prints texts layer by layer, and returns the exit code."""
-    parser = Parser("inspect", DESCRIPTION, EXAMPLES)
+    """Shows how an encoder processes a text: its pieces, their ids, and the word of each piece; how many
+    hidden states there are and what each index denotes; and the vectors of the chosen layers
+    (layers=..., as in training). Words are split at blanks, and each punctuation mark is a separate
+    word: "bank." is "bank" and ".".
+
+    examples:
+      probe inspect "I love Paris" encoder=minilm_l6
+      probe inspect encoder=minilm_l6 --sentence mean "A cat sat." "A dog lay down." "Stocks fell."
+      probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank."
+      probe inspect encoder.path=DIR --format json < texts.txt
+    """
+    parser = Parser(inspect)
     parser.add_argument("given", nargs="*", metavar="TEXT | setting=value", help="default: lines of standard input")
     parser.add_argument(
         "--sentence",
@@ -36,20 +34,12 @@ def inspect(arguments: list[str]) -> int:
     options = vars(parser.parse_intermixed_args(arguments))
     overrides, texts = split_settings(options.pop("given"))
     cfg = config_of(overrides)
-    texts = texts or _texts_from_stdin()
+    if not texts and not sys.stdin.isatty():
+        texts = read_stdin().splitlines()
+    if not texts:
+        raise UserError('probe inspect needs a text: probe inspect "I love Paris", or one per line on standard input.')
 
     from probe.inspect.report import lines_of_readings
 
     print("\n".join(lines_of_readings(cfg, texts, **options)))
     return 0
-
-
-def _texts_from_stdin() -> list[str]:
-    """Reads texts from standard input, one per line. Raises UserError if there are none or they are not UTF-8."""
-    try:
-        texts = [] if sys.stdin.isatty() else sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"standard input is not UTF-8 ({error.reason}).") from None
-    if not texts:
-        raise UserError('probe inspect needs a text: probe inspect "I love Paris", or one per line on standard input.')
-    return texts

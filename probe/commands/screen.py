@@ -11,23 +11,20 @@ from probe.commands.arguments import Parser
 from probe.config import UserError
 from probe.settings import configs_of
 
-DESCRIPTION = """\
-Trains a quick probe on every single layer, on every preset and on concatenations of the best
-layers, and forecasts how far each will lie behind the best after long training. It reads train and
-dev only. It writes screen.json, a table and a page (report.html) to results_dir, and prints the
-command that trains the choices that are worth it. Several encoders (encoder=A,B) are screened on
-the same sentences and ranked together, with the cost of each choice.
-"""
-EXAMPLES = """\
-  probe screen data=demo encoder=minilm_l6 results_dir=results/quickstart
-  probe screen data=demo encoder=minilm_l6 screen.max_layers=3 screen.window=2
-  probe screen data=demo encoder=minilm_l6,mpnet_base results_dir=results/two-encoders
-"""
-
 
 def screen(arguments: list[str]) -> int:
-    """Screens choices of layers, and returns the exit code."""
-    parser = Parser("screen", DESCRIPTION, EXAMPLES)
+    """Trains a quick probe on every single layer, on every preset and on concatenations of the best
+    layers, and forecasts how far each will lie behind the best after long training. It reads train and
+    dev only. It writes screen.json, a table and a page (report.html) to results_dir, and prints the
+    command that trains the choices that are worth it. Several encoders (encoder=A,B) are screened on
+    the same sentences and ranked together, with the cost of each choice.
+
+    examples:
+      probe screen data=demo encoder=minilm_l6 results_dir=results/quickstart
+      probe screen data=demo encoder=minilm_l6 screen.max_layers=3 screen.window=2
+      probe screen data=demo encoder=minilm_l6,mpnet_base results_dir=results/two-encoders
+    """
+    parser = Parser(screen)
     parser.add_settings()
     overrides = parser.parse_intermixed_args(arguments).overrides
     configs, _ = configs_of(overrides, swept="encoder")

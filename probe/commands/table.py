@@ -7,28 +7,25 @@ from pathlib import Path
 from probe.commands.arguments import Parser, report_bad_records, results_or_last, results_path
 from probe.config import UserError
 
-DESCRIPTION = """\
-Prints the records of a results folder as a table: which row to use, means and standard deviations
-over seeds, how far each row lies behind the best, and for bert-base-cased on CoNLL-2003 the paper's
-numbers.
-"""
-EXAMPLES = """\
-  probe table results/quickstart --format md
-  probe table results/quickstart --margin 1
-  probe table results/quickstart --columns default,cost
-  probe table results/quickstart --difference concat_last_four last
-  probe table --compare results/quickstart results/demo-quickstart
-"""
-
 KINDS = ("scores", "difference", "compare", "sentence")  # of what is printed instead of the table
 
 
 def table(arguments: list[str]) -> int:
-    """Prints the table of a results folder, or differences of rows, and returns the exit code."""
+    """Prints the records of a results folder as a table: which row to use, means and standard deviations
+    over seeds, how far each row lies behind the best, and for bert-base-cased on CoNLL-2003 the paper's
+    numbers.
+
+    examples:
+      probe table results/quickstart --format md
+      probe table results/quickstart --margin 1
+      probe table results/quickstart --columns default,cost
+      probe table results/quickstart --difference concat_last_four last
+      probe table --compare results/quickstart results/demo-quickstart
+    """
     from probe.tables.columns import COLUMNS, GROUPS
     from probe.tables.formats import FORMATS
 
-    parser = Parser("table", DESCRIPTION, EXAMPLES)
+    parser = Parser(table)
     parser.add_argument("dirs", nargs="*", metavar="DIR", help="results folder (default: the one written last)")
     parser.add_argument(
         "--columns",

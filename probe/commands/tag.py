@@ -10,34 +10,31 @@ from probe.config import UserError
 from probe.format import percent, pluralize
 from probe.settings import config_of, split_settings
 
-DESCRIPTION = """\
-Tags text with a probe whose weights were saved (save_probe=true), with the windows and the pooling
-that it was trained with. A FILE is read as in training, by its ending; a folder of brat too. A .txt
-whose lines do not end in tags, a TEXT and standard input (-) are running text, with one sentence per
-line.
-
-Output: the given columns and the predicted tag, with the lines between documents and without
-comments, or one JSON line per sentence. Spans have the tags B- and I- as they are predicted, so one
-may begin with I-, which conlleval and seqeval also read as its begin. In document context an empty
-line of running text, or a document marker, separates documents.
-
-With --format spans, one JSON line per text, with start, end, label and score of each span, as Prodigy
-reads them; with doccano and spacy, as these do. Start and end count characters as Python does, where
-an emoji is one. A row's id is kept. A score is the mean probability of the tags of a span's words.
-"""
-EXAMPLES = """\
-  probe +sweep=quickstart layers=last seed=1 save_probe=true
-  probe tag results/quickstart --row last "Angela Merkel came to Paris."
-  probe tag results/quickstart --row last test.conll > tagged.conll
-  probe tag results/quickstart --row last all.jsonl --format doccano > tagged.jsonl
-"""
-
 
 def tag(arguments: list[str]) -> int:
-    """Tags texts with a saved probe, and returns the exit code."""
+    """Tags text with a probe whose weights were saved (save_probe=true), with the windows and the pooling
+    that it was trained with. A FILE is read as in training, by its ending; a folder of brat too. A .txt
+    whose lines do not end in tags, a TEXT and standard input (-) are running text, with one sentence per
+    line.
+
+    Output: the given columns and the predicted tag, with the lines between documents and without
+    comments, or one JSON line per sentence. Spans have the tags B- and I- as they are predicted, so one
+    may begin with I-, which conlleval and seqeval also read as its begin. In document context an empty
+    line of running text, or a document marker, separates documents.
+
+    With --format spans, one JSON line per text, with start, end, label and score of each span, as Prodigy
+    reads them; with doccano and spacy, as these do. Start and end count characters as Python does, where
+    an emoji is one. A row's id is kept. A score is the mean probability of the tags of a span's words.
+
+    examples:
+      probe +sweep=quickstart layers=last seed=1 save_probe=true
+      probe tag results/quickstart --row last "Angela Merkel came to Paris."
+      probe tag results/quickstart --row last test.conll > tagged.conll
+      probe tag results/quickstart --row last all.jsonl --format doccano > tagged.jsonl
+    """
     from probe.tag.io import INPUTS, SPAN_FORMS
 
-    parser = Parser("tag", DESCRIPTION, EXAMPLES)
+    parser = Parser(tag)
     parser.add_argument(
         "given",
         nargs="*",
@@ -55,7 +52,7 @@ def tag(arguments: list[str]) -> int:
         hint = f" {overrides[0]!r} was read as a setting. To tag it: ... - < FILE" if overrides else ""
         raise UserError(f'tag: a results folder and a text are needed: probe tag DIR FILE|"TEXT"|-.{hint}')
 
-    from probe.runs.exported import config_of_record
+    from probe.runs.config_from_record import config_of_record
     from probe.tag.io import format_tagged, read_untagged, refuse_other_tasks, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)

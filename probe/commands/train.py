@@ -16,39 +16,22 @@ from probe.settings import config_of, configs_of
 from probe.system.grouping import group_by
 from probe.system.processes import is_child
 
-TRAIN = """\
-Trains a probe on the chosen layers, scores it on dev and test, and writes a record. With -m, or
-with a sweep file (+sweep=NAME), it does so for every combination of the values given, and prints
-their table. Runs that have a record are not made again, so the same command continues a sweep.
-`probe train ...` and `probe ...` are the same.
-"""
-TRAIN_EXAMPLES = """\
-  probe +sweep=quickstart
-  probe data=demo encoder=minilm_l6 layers=second_to_last
-  probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
-  probe -m layers=last,layer_7,concat_2_5_7 seed=1,2,3
-  probe 'layers.indices=[0,12]' layers.combine=mean
-  probe encoder=DIR data=DATA
-"""
-EXTRACT = """\
-Computes the features of a corpus, all layers of all words, fills the feature store with them and
-stops. Runs with the same corpus and encoder then read them.
-"""
-EXTRACT_EXAMPLES = """\
-  probe extract data=demo encoder=minilm_l6
-"""
-SWEEP_STATUS = """\
-Shows which runs of a sweep are done, running, failed, or died with their process; with their
-attempts and hosts, and the time left. Works from another terminal while the sweep runs.
-"""
-SWEEP_STATUS_EXAMPLES = """\
-  probe sweep-status results/quickstart
-"""
-
 
 def train(arguments: list[str]) -> int:
-    """Trains and scores one run or a sweep, and returns the exit code."""
-    parser = Parser("train", TRAIN, TRAIN_EXAMPLES)
+    """Trains a probe on the chosen layers, scores it on dev and test, and writes a record. With -m, or
+    with a sweep file (+sweep=NAME), it does so for every combination of the values given, and prints
+    their table. Runs that have a record are not made again, so the same command continues a sweep.
+    `probe train ...` and `probe ...` are the same.
+
+    examples:
+      probe +sweep=quickstart
+      probe data=demo encoder=minilm_l6 layers=second_to_last
+      probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
+      probe -m layers=last,layer_7,concat_2_5_7 seed=1,2,3
+      probe 'layers.indices=[0,12]' layers.combine=mean
+      probe encoder=DIR data=DATA
+    """
+    parser = Parser(train)
     parser.add_settings(multirun=True)
     parser.add_argument("--cfg", choices=["job"], help="print every setting of a run with its value, and stop")
     options = parser.parse_intermixed_args(arguments)
@@ -133,8 +116,13 @@ def _train_one(cfg: Config, command: str) -> int:
 
 
 def extract(arguments: list[str]) -> int:
-    """Fills the feature store, and returns the exit code."""
-    parser = Parser("extract", EXTRACT, EXTRACT_EXAMPLES)
+    """Computes the features of a corpus, all layers of all words, fills the feature store with them and
+    stops. Runs with the same corpus and encoder then read them.
+
+    examples:
+      probe extract data=demo encoder=minilm_l6
+    """
+    parser = Parser(extract)
     parser.add_settings(multirun=True)
     options = parser.parse_intermixed_args(arguments)
 
@@ -156,8 +144,13 @@ def extract(arguments: list[str]) -> int:
 
 
 def sweep_status(arguments: list[str]) -> int:
-    """Prints where a sweep stands, and returns the exit code: 1 if a record cannot be read."""
-    parser = Parser("sweep-status", SWEEP_STATUS, SWEEP_STATUS_EXAMPLES)
+    """Shows which runs of a sweep are done, running, failed, or died with their process; with their
+    attempts and hosts, and the time left. Works from another terminal while the sweep runs.
+
+    examples:
+      probe sweep-status results/quickstart
+    """
+    parser = Parser(sweep_status)
     parser.add_folder()
     options = parser.parse_intermixed_args(arguments)
 

@@ -12,19 +12,6 @@ from probe.config import UserError
 from probe.format import printable
 from probe.settings import SETTING, config_of, split_settings
 
-DESCRIPTION = """\
-Checks records, counts, scores and table.json of a results folder against each other. With one of
-the options below it trains runs again, or compares with other results instead.
-Exit code 0 if everything that could be checked holds, 1 if not.
-"""
-EXAMPLES = """\
-  probe verify results/demo-minilm
-  probe verify results/quickstart --against results/demo-quickstart
-  probe verify results/demo-minilm --rerun concat_last_four --seed 1
-  probe verify results/demo-minilm --rerun --sample 2
-  probe verify results/paper_table --rerun last --seed 2 data.path=DIR
-"""
-
 # Printed below a folder's checks: what they cannot show.
 LIMITS = (
     "Not checked: losses, a screen's scores, times, software, hardware, how files were read, and a change made in "
@@ -34,8 +21,18 @@ LIMITS = (
 
 
 def verify(arguments: list[str]) -> int:
-    """Checks a results folder, prints each check, and returns the exit code."""
-    parser = Parser("verify", DESCRIPTION, EXAMPLES)
+    """Checks records, counts, scores and table.json of a results folder against each other. With one of
+    the options below it trains runs again, or compares with other results instead.
+    Exit code 0 if everything that could be checked holds, 1 if not.
+
+    examples:
+      probe verify results/demo-minilm
+      probe verify results/quickstart --against results/demo-quickstart
+      probe verify results/demo-minilm --rerun concat_last_four --seed 1
+      probe verify results/demo-minilm --rerun --sample 2
+      probe verify results/paper_table --rerun last --seed 2 data.path=DIR
+    """
+    parser = Parser(verify)
     parser.add_argument(
         "given",
         nargs="*",
