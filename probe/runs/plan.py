@@ -13,7 +13,6 @@ from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks import task_of
-from probe.format import encoder_labels
 from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
 from probe.probes.schedule import Schedule
@@ -112,16 +111,6 @@ def store_of(cfg: Config) -> FeatureStore:
 
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
     return [same[0] for same in group_by(configs, lambda cfg: cfg.encoder).values()]
-
-
-def refuse_one_name(configs: Sequence[Config]) -> None:
-    """Raises UserError for an encoder that cannot be opened, and for two of one name."""
-    names = [store_of(cfg).source.name for cfg in configs]
-    if not encoder_labels(names):
-        double = next(name for name in names if names.count(name) > 1)
-        raise UserError(
-            f"Two of the encoders are called {double}. Give the folder of one of them another name, for encoder.path."
-        )
 
 
 # What several runs share is opened once.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from probe.config import Config, UserError
 from probe.format import encoder_labels
 from probe.probes.kinds import PROBES
-from probe.runs.plan import features_read, prepare_results, refuse_one_name, settings_of, store_of
+from probe.runs.plan import features_read, prepare_results, settings_of, store_of
 from probe.runs.screens import SCHEMA, SCREEN, ScreenedEncoder, ScreenIdentity, ScreenRecord, load_screen
 from probe.screening.report import screen_table
 from probe.system.files import now, write_atomically, write_json
@@ -53,14 +53,12 @@ def run_screen(configs: Sequence[Config], log: Callable[[str], None], command: s
             raise UserError(
                 "A screen reads every layer of the text as it is: leave out data.control and features.layers."
             )
-    refuse_one_name(configs)
     folder = Path(configs[0].results_dir)
     record, identity = load_screen(folder), screen_identity(configs)
     if record is not None and record.key == identity.key:
         log(f"screened already: {folder / SCREEN}")
         record = replace(record, margin=configs[0].margin)
     else:
-        prepare_results(folder)
         record = _screen(configs, identity, log, command)
     write_json(folder / SCREEN, record)
     write_atomically(folder / "screen.md", screen_table(record).render("md"))
@@ -76,7 +74,11 @@ def _screen(
     software = provenance(command)  # of the code as it was loaded
     device = resolve_device(configs[0].device)
     stores = [store_of(cfg) for cfg in configs]
-    names = encoder_labels([store.source.name for store in stores])
+    full_names = [store.source.name for store in stores]
+    if not (names := encoder_labels(full_names)):
+        double = next(name for name in full_names if full_names.count(name) > 1)
+        raise UserError(f"Two of the encoders are called {double}. Rename the folder of one: encoder.path=DIR.")
+    prepare_results(Path(configs[0].results_dir))
     recorded = [settings_of(cfg, store.source) for cfg, store in zip(configs, stores, strict=True)]
     for note in stores[0].corpus.notes:
         log(f"data: {note}.")
