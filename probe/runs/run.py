@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from probe.config import Config, UserError
 from probe.runs import records
 from probe.runs.outputs import remove_half_written, write_counts, write_predictions
@@ -16,7 +18,7 @@ from probe.scoring import detection
 from probe.scoring.metrics import Scores
 from probe.system.files import now, write_json
 from probe.system.provenance import Software, provenance
-from probe.vectors.store import HoldsVectors, read_manifest
+from probe.vectors.store import read_manifest
 
 if TYPE_CHECKING:
     from probe.probes.fitting import Fit
@@ -32,9 +34,8 @@ def make(
 ) -> RunRecord:
     """Makes one run and writes its record; returns the record at once if there is one.
 
-    One whose weights are to be kept and were not is made again, and its record with it.
-
-    log: gets a line as the run goes on. runs: how many share this machine and its GPUs. command: what was typed.
+    One whose weights are to be kept and were not is made again, and its record with it. log: gets a line as the run
+    goes on. runs: how many share this machine and its GPUs. command: what was typed.
     """
     if planned.is_done:
         planned.unfinished.unlink(missing_ok=True)  # of a process killed right behind its record
@@ -89,16 +90,7 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
         data=records.RecordedData(
             corpus.name, corpus.task.name, records.CorpusCounts(**corpus.counts()), **corpus.about
         ),
-        encoder=records.RecordedEncoder(
-            encoder.name,
-            encoder.source,
-            encoder.fingerprint,
-            encoder.lower_cases,
-            encoder.num_layers,
-            encoder.hidden_size,
-            encoder.commit,
-            encoder.layer_names if isinstance(encoder, HoldsVectors) else None,
-        ),
+        encoder=msgspec.convert(encoder, records.RecordedEncoder, from_attributes=True),
         features=records.RecordedFeatures(store.vectors_key, store.identity, fitted.placement, without_pieces or None),
         layers=records.RecordedLayers(list(selection.indices), selection.combine, selection.width, fitted.deviations),
         scores=records.SplitScores(**scores),

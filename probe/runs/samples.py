@@ -1,7 +1,4 @@
-"""Prepares records for comparisons: the scores of a row's runs, and each document's influence on them.
-
-The influence comes from the counts next to a record.
-"""
+"""Prepares records for comparisons: the scores of a row's runs and, from their counts, each document's influence."""
 
 from __future__ import annotations
 

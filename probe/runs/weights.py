@@ -1,9 +1,7 @@
 """Reads and writes a probe's weights next to its record, in safetensors (nothing is pickled).
 
-The record has their sha256.
-
-The file's header holds the run's key and the labels in the order of the classifier's outputs. The record holds all else
-that the probe needs (its sizes, layers, features, encoder).
+The file's header holds the run's key and the labels in the order of the classifier's outputs. The record holds the
+file's sha256, and all else that the probe needs (its sizes, layers, features, encoder).
 """
 
 from __future__ import annotations
@@ -76,13 +74,7 @@ def how_to_save(record: RunRecord, file: Path) -> str:
     trains = typed[1:2] and (typed[1] in ("train", "-m", "--multirun") or "=" in typed[1])
     if not trains or Path(typed[0]).name != "probe":
         return f"Train it again with save_probe=true results_dir={folder}."
-    settings = {"seed": str(record.seed), "save_probe": "true", "results_dir": str(folder)}
-    if name := record.config.layers.get("name"):
-        settings["layers"] = name
-    else:
-        settings |= {
-            "layers.indices": "[" + ",".join(map(str, record.layers.indices)) + "]",
-            "layers.combine": record.layers.combine,
-        }
-    others = [word for word in typed[1:] if word.split("=")[0] not in settings]
+    settings = {"layers": record.row, "seed": record.seed, "save_probe": "true", "results_dir": folder}
+    replaced = {*settings, "layers.indices", "layers.combine"}
+    others = [word for word in typed[1:] if word.split("=")[0] not in replaced]
     return f"To save them: {shlex.join(['probe', *others, *(f'{name}={value}' for name, value in settings.items())])}"

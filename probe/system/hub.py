@@ -124,12 +124,8 @@ def _ask_for_files(repo: Repo, revision: str | None) -> str:
     """Asks for the commit of a revision and caches the names of its files. Raises as `_ask` does."""
     from huggingface_hub import HfApi, constants
 
-    info = _ask(
-        repo,
-        lambda: HfApi().repo_info(
-            repo.name, repo_type=repo.kind, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
-        ),
-    )
+    timeout = constants.HF_HUB_ETAG_TIMEOUT
+    info = _ask(repo, lambda: HfApi().repo_info(repo.name, repo_type=repo.kind, revision=revision, timeout=timeout))
     _files[repo.kind, repo.name, info.sha] = [file.rfilename for file in info.siblings or []]
     return str(info.sha)
 

@@ -55,9 +55,7 @@ def _of_array(name: str, default: str) -> int:
 
 
 def end_with(parent: int) -> None:
-    """Makes this process end within a second after its parent, for whatever reason the parent ends.
-
-    parent: its process id.
+    """Makes this process end within a second after its parent, for whatever reason. parent: its process id.
 
     Linux's PR_SET_PDEATHSIG does not fit: it is sent when the thread that started the process ends.
     """
