@@ -47,6 +47,7 @@ def test_an_export_trains_to_the_same_bits(typed: Callable, inputs: list[str], e
     table = typed("table", "out-given").stdout
     assert "tiny, given," in table
     assert "piece" not in table
+    names(typed("cache", "list").stdout, "2 stores", "given, 6 layers of 16")
     assert not list((tmp_path / "cache").glob("*/*.safetensors")) or len(list((tmp_path / "cache").glob("*/"))) > 1
 
 
