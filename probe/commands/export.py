@@ -58,15 +58,14 @@ def export(arguments: list[str]) -> int:
         file, record = select_saved_probe(Path(folders[0]), options.row, options.seed)
         cfg = config_of_record(file, record, config_of, overrides)
         export_model(file, record, cfg, options.model, log)
-        return 0
-    if folders:
+    elif folders:
         raise UserError(f"export: {folders[0]!r} is no setting. To write a row of it as a model: --model DIR.")
-    if options.sentence_transformers:
+    elif options.sentence_transformers:
         from probe.export.embedder import export_embedder
 
         export_embedder(config_of(overrides), options.sentence_transformers, log)
-        return 0
-    from probe.export.export import export as write
+    else:
+        from probe.export.export import export as write
 
-    write(config_of(overrides), options.to, options.each, log)
+        write(config_of(overrides), options.to, options.each, log)
     return 0
