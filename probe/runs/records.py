@@ -210,11 +210,9 @@ def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
 def load_record(path: Path) -> RunRecord:
     """Reads a record and checks it. Raises UserError naming the file, the field, and what is wrong with it."""
     refuse = refusal(path, "Move it away and run again.")
-    content = json_of(path, refuse)
-    schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        raise refuse(f"schema {json.dumps(schema)}, this version reads schema {SCHEMA}")
-    record = decoded(content, RunRecord, refuse)
+    record = load_json(path, RunRecord, refuse, SCHEMA)
+    if record is None:
+        raise refuse("there is no such file")
     if record.identity.key != record.key:
         raise refuse("its key is not the hash of its identity; it was changed")
     if not path.stem.endswith(f"-seed{record.seed}-{short(record.key)}"):  # its other files go by its name
@@ -235,11 +233,11 @@ def load_record(path: Path) -> RunRecord:
     return record
 
 
-def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
-    """Reads a JSON file, which must hold something; returns None where there is no file.
+def load_json(file: Path, kind: type[T], refuse: Callable[[str], Exception], schema: int | None = None) -> T | None:
+    """Reads a JSON file as this type; returns None where there is no file.
 
-    Raises UserError where it cannot be read, and what `refuse` makes of the problem where it is no JSON. A number that
-    is not finite and half a character are none, though Python reads both.
+    Raises UserError where it cannot be read, and what `refuse` makes of the problem where it is no JSON, of another
+    schema or of another type. A number that is not finite and half a character are no JSON, though Python reads both.
     """
     try:
         content = json.loads(read_regular(file))
@@ -252,9 +250,10 @@ def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise refuse(str(error)) from None
-    if content is None:
-        raise refuse("it holds nothing")
-    return content
+    stated = content.get("schema") if isinstance(content, dict) else None
+    if schema not in (None, stated):
+        raise refuse(f"schema {json.dumps(stated)}, this version reads schema {schema}")
+    return decoded(content, kind, refuse)
 
 
 def _levels(value: Any) -> int:
@@ -273,12 +272,6 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
         if missing := re.fullmatch(r"Object missing required field `(\w+)`", message):
             raise refuse(f"{f'{place}.' if place else ''}{missing[1]} is missing") from None
         raise refuse(f"{place or 'the whole'}: {message[:1].lower()}{message[1:]}") from None
-
-
-def load_json(file: Path, kind: type[T], refuse: Callable[[str], Exception]) -> T | None:
-    """Reads a JSON file as this type, or returns None where there is no file. Raises as `json_of` and `decoded` do."""
-    content = json_of(file, refuse)
-    return None if content is None else decoded(content, kind, refuse)
 
 
 def refusal(file: Path, remedy: str) -> Callable[[str], UserError]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from probe.data.tasks import TASKS
 from probe.probes.candidates import Candidate
-from probe.runs.records import decoded, json_of, refusal
+from probe.runs.records import decoded, load_json, refusal
 from probe.scoring.metrics import Count
 from probe.system.files import key_of, to_jsonable
 from probe.system.provenance import Hardware, Software
@@ -81,12 +81,9 @@ class ScreenRecord:
 def load_screen(folder: Path) -> ScreenRecord | None:
     """Reads the screen of a results folder; None if there is none. Raises UserError with the field and the problem."""
     bad = refusal(folder / SCREEN, "Move it away and screen again.")
-    content = json_of(folder / SCREEN, bad)
-    if content is None:
+    record = load_json(folder / SCREEN, ScreenRecord, bad, SCHEMA)
+    if record is None:
         return None
-    if (schema := content.get("schema") if isinstance(content, dict) else None) != SCHEMA:
-        raise bad(f"schema {schema}, this version reads {SCHEMA}")
-    record = decoded(content, ScreenRecord, bad)
     if record.identity.key != record.key:
         raise bad("its key is not the hash of its identity; it was changed")
     if left_out := {"train", "dev", "window", "seeds"} - {*record.words, *record.identity.screen}:
