@@ -2,8 +2,6 @@
 
 A tokenizer cuts a word in the same manner at every position (`check_words` checks this), so each distinct word is cut
 once.
-
-W words, D distinct words, P pieces.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import operator
-from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,40 +42,34 @@ class Special:
 
 @dataclass
 class Pieces:
-    """Holds a split cut into pieces. Only `word` grows with the text.
+    """Holds the piece ids of each word of a split. Equal words share one list.
 
-    distinct: the piece ids of all distinct words, concatenated. ends: (D + 1,), where each begins and the last ends.
-    word: (W,), each word's index among the distinct ones. empty: positions of words without a piece (zero-width space,
-    U+FE0F, ...); they get the unknown piece. whole: whether words are whole texts, which have the special pieces around
-    them too.
+    empty: positions of words without a piece (zero-width space, U+FE0F, ...); they get the unknown piece. whole:
+    whether words are whole texts, which have the special pieces around them too.
     """
 
-    distinct: array[int]
-    ends: array[int]
-    word: np.ndarray
-    empty: np.ndarray
+    of_word: Sequence[Sequence[int]]
+    empty: list[int]
     whole: bool = False
 
     def __post_init__(self) -> None:
-        lengths = np.diff(np.asarray(self.ends, dtype=np.int64))
-        self._lengths = lengths.astype(np.min_scalar_type(lengths.max(initial=0)))
+        self._starts = np.cumsum([0, *map(len, self.of_word)], dtype=np.int64)  # (words + 1,)
 
     def lengths(self, first: int, last: int) -> np.ndarray:
         """Returns (last - first,), the number of pieces of each of words first..last."""
-        return self._lengths[self.word[first:last]]
+        return np.diff(self._starts[first : last + 1])
 
     def count(self, first: int, last: int) -> int:
         """Returns the total number of pieces of words first..last."""
-        return int(self.lengths(first, last).sum(dtype=np.int64))
+        return int(self._starts[last] - self._starts[first])
 
     def starts(self, first: int, last: int) -> np.ndarray:
         """Returns (last - first + 1,), the number of pieces before each of words first..last, and their total."""
-        return np.concatenate([[0], np.cumsum(self.lengths(first, last), dtype=np.int64)])
+        return self._starts[first : last + 1] - self._starts[first]
 
     def ids(self, first: int, last: int) -> list[int]:
         """Returns the pieces of words first..last, in order."""
-        distinct, ends = self.distinct, self.ends
-        return [piece for word in self.word[first:last].tolist() for piece in distinct[ends[word] : ends[word + 1]]]
+        return list(itertools.chain.from_iterable(self.of_word[first:last]))
 
 
 def special_pieces(tokenizer: Any) -> Special:
@@ -195,10 +187,9 @@ def _cut_sample(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
 
 def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str) -> list[str]:
     """Says how many words of a split an encoder's tokenizer does not know, if they are many."""
-    if pieces.whole or not len(pieces.word):
+    if pieces.whole or not pieces.of_word:
         return []
-    is_unknown = np.asarray(pieces.distinct) == tokenizer.unk_token_id
-    share = (np.add.reduceat(is_unknown, np.asarray(pieces.ends)[:-1])[pieces.word] > 0).mean()
+    share = sum(tokenizer.unk_token_id in ids for ids in pieces.of_word) / len(pieces.of_word)
     if share <= MANY_UNKNOWN:
         return []
     return [
@@ -209,13 +200,9 @@ def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str) -> list[str]:
 
 def cut_split(tokenizer: Any, split: Split, rows: int | None = None) -> Pieces:
     """Cuts every word of a split. rows: of the encoder's embeddings. Raises UserError for a word that has none."""
-    number_of: dict[str, int] = {}
-    texts = itertools.chain.from_iterable(split.words)
-    word = np.fromiter((number_of.setdefault(text, len(number_of)) for text in texts), np.int32)
-    distinct = list(number_of)
-    unknown = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
-    pieces, ends = array("I"), array("I", [0])
-    without = np.zeros(len(distinct), dtype=bool)
+    words = list(itertools.chain.from_iterable(split.words))
+    distinct = list(dict.fromkeys(words))
+    pieces: dict[str, list[int]] = {}
     for first in range(0, len(distinct), WORDS_AT_ONCE):
         some = distinct[first : first + WORDS_AT_ONCE]
         cuts = cut(tokenizer, some)
@@ -227,21 +214,18 @@ def cut_split(tokenizer: Any, split: Split, rows: int | None = None) -> Pieces:
                         f"{split.origin}: {text!r} is {there} by the encoder's tokenizer.json, and {here} by the rules "
                         f"of transformers. Write {AS_IN_FILE} in tokenizer_config.json of a copy: encoder.path=DIR."
                     )
-        for number, ids in enumerate(cuts, first):
-            without[number] = not ids
-            pieces.extend(ids or unknown)
-            ends.append(len(pieces))
-    if without.any() and not unknown:
+        pieces |= zip(some, cuts, strict=True)
+    without = {word: [tokenizer.unk_token_id] for word, ids in pieces.items() if not ids}
+    if without and tokenizer.unk_token_id is None:
         raise UserError(
             f"{split.origin}: the tokenizer gives some words no piece and has no unknown piece. The first such word "
-            f"is {distinct[int(without.argmax())]!r}."
+            f"is {next(iter(without))!r}."
         )
-    if rows and pieces and max(pieces) >= rows:
-        at = int(np.argmax(np.asarray(pieces) >= rows))
-        number = int(np.searchsorted(np.asarray(ends), at, side="right")) - 1
-        place = split.place(int(np.argmax(word == number)))
-        raise UserError(
-            f"{place}: {distinct[number]!r} has piece {pieces[at]}, but the "
-            f"encoder has only pieces 0 to {rows - 1}. Its tokenizer was extended, or is that of another encoder."
-        )
-    return Pieces(pieces, ends, word, np.flatnonzero(without[word]))
+    pieces |= without
+    for word, ids in pieces.items():
+        if rows and max(ids) >= rows:
+            raise UserError(
+                f"{split.place(words.index(word))}: {word!r} has piece {max(ids)}, but the "
+                f"encoder has only pieces 0 to {rows - 1}. Its tokenizer was extended, or is that of another encoder."
+            )
+    return Pieces([pieces[word] for word in words], [at for at, word in enumerate(words) if word in without])

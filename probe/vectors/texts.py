@@ -12,8 +12,6 @@ from array import array
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from probe.config import UserError
 from probe.data.split import Split
 from probe.encoders.encoder import Encoder
@@ -38,8 +36,8 @@ def cut_texts(split: Split, encoder: Encoder, most: int) -> tuple[Pieces, Encode
             )
         special = Special([], [], [], special.text_type, [], special.has_types)
         texts = [text if isinstance(text, str) else _conversation(tokenizer, text, split.origin) for text in texts]
-    distinct, ends, cut = array("I"), array("I", [0]), 0
-    room = most - special.count
+    pieces: list[array[int]] = []
+    cut, room = 0, most - special.count
     for first in range(0, len(texts), AT_ONCE):
         some = texts[first : first + AT_ONCE]
         of_each = tokenizer(some, add_special_tokens=False)["input_ids"]
@@ -52,17 +50,14 @@ def cut_texts(split: Split, encoder: Encoder, most: int) -> tuple[Pieces, Encode
             if not ids and not special.count:
                 raise UserError(f"{split.origin}:{split.lines[number]}: the tokenizer gives this text no piece.")
             cut += len(ids) > room
-            distinct.extend(ids[:room])
-            ends.append(len(distinct))
+            pieces.append(array("I", ids[:room]))
     if cut:
         print(
             f"{split.origin}: {cut:,} of {len(texts):,} texts have more than {most} pieces; what is behind them is not "
             "read, as by the model itself.",
             file=sys.stderr,
         )
-    return Pieces(distinct, ends, np.arange(len(texts)), np.empty(0, dtype=int), whole=True), replace(
-        encoder, special=special
-    )
+    return Pieces(pieces, [], whole=True), replace(encoder, special=special)
 
 
 def _conversation(tokenizer: Any, messages: Any, origin: str) -> str:

@@ -8,9 +8,10 @@ B windows in a batch, P pieces, W words, H hidden size.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: in
     after the previous one, and the last ends with the text. A word is taken from the window in which its smaller
     distance to the two ends is largest. Raises UserError for a word that is longer than a window.
     """
-    lengths = pieces.lengths(0, len(pieces.word))
+    lengths = pieces.lengths(0, len(pieces.of_word))
     if len(lengths) and lengths.max() > max_text_pieces:
         position = int(np.argmax(lengths > max_text_pieces))
         raise UserError(
@@ -64,7 +65,7 @@ def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: in
                 "Use features.context=sentence, or a source with document marks."
             )
         texts = texts[[0, *(np.flatnonzero(np.diff([*split.documents, -1])) + 1)]]
-    for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):
+    for first, last in pairwise(texts.tolist()):
         if pieces.count(first, last) <= max_text_pieces:
             yield Window(first, last, first, last)
         else:
@@ -114,27 +115,20 @@ class Text:
             reading = encoder.reading(False, cfg)["texts"]
             self.pieces, self.encoder = cut_texts(corpus.splits[split], encoder, reading["pieces"])
             self.cfg, self.normalized = replace(cfg, subword=reading["pooling"]), reading["normalized"]
-            first = np.arange(len(self.pieces.word), dtype=np.int32)
-            self._windows = np.stack([first, first + 1] * 2, 1)
+            self.windows = [Window(at, at + 1, at, at + 1) for at in range(len(self.pieces.of_word))]
             return
         rows = getattr(encoder.config, "vocab_size", None)
         self.pieces = cut_split(encoder.tokenizer, corpus.splits[split], rows)
         windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.max_text_pieces, cfg.stride)
-        numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # tuples would be ten times as large
-        self._windows = numbers.reshape(-1, len(Window._fields))
-
-    @property
-    def windows(self) -> list[Window]:
-        return [Window(*numbers) for numbers in self._windows.tolist()]
+        self.windows = list(windows)
 
     def windows_of(self, shard: Shard) -> list[Window]:
         """Returns the windows that hold words of this shard; each keeps only words of this shard."""
-        keep_first, keep_last = self._windows[:, 2], self._windows[:, 3]
-        begin = int(np.searchsorted(keep_last, shard.first, side="right"))
-        end = int(np.searchsorted(keep_first, shard.last, side="left"))
+        begin = bisect_right(self.windows, shard.first, key=lambda window: window.keep_last)
+        end = bisect_left(self.windows, shard.last, key=lambda window: window.keep_first)
         return [
             window._replace(keep_first=max(window.keep_first, shard.first), keep_last=min(window.keep_last, shard.last))
-            for window in (Window(*numbers) for numbers in self._windows[begin:end].tolist())
+            for window in self.windows[begin:end]
         ]
 
 
@@ -162,10 +156,7 @@ def states_of(
 def word_states(
     states: tuple[torch.Tensor, ...], positions: torch.Tensor, lengths: torch.Tensor | None, subword: str
 ) -> torch.Tensor:
-    """Turns hidden states, each (B, P, H), into one vector per word and layer: (states, W, H).
-
-    See `kept_pieces` and `pool`.
-    """
+    """Turns hidden states, each (B, P, H), into one vector per word and layer, (states, W, H). See `kept_pieces`."""
     flat = (state.reshape(-1, state.shape[-1]) for state in states)  # each (B * P, H)
     return torch.stack([pool(state[positions], lengths, subword) for state in flat])
 
@@ -233,10 +224,8 @@ def to_tensors(
 def kept_pieces(
     windows: list[Window], pieces: Pieces, encoder: Encoder, subword: str, width: int
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-    """Finds the pieces of each word in a batch.
-
-    Returns the pieces' positions in the flattened (B * P), the number of pieces of each word (None: one per word), and
-    the words' positions in the split.
+    """Returns the positions of the words' pieces in the flattened (B * P), the number of pieces of each word (None: one
+    per word), and the words' positions in the split.
     """
     positions, lengths, rows = [], [], []
     for i, window in enumerate(windows):
@@ -263,10 +252,7 @@ def kept_pieces(
 
 
 def pool(chosen: torch.Tensor, lengths: torch.Tensor | None, subword: str) -> torch.Tensor:
-    """Pools (pieces, H) to (words, H): word i has the next lengths[i] pieces; None: one piece per word.
-
-    Both tensors must be on one device.
-    """
+    """Pools (pieces, H) to (words, H): word i has the next lengths[i] pieces; None: one piece per word."""
     if lengths is None or not len(lengths):
         return chosen
     # The lengths sum up to the pieces, see `kept_pieces`. A check would wait for the GPU.
