@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -20,12 +21,11 @@ FORM, UPOS = 1, 3  # columns of CoNLL-U
 def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: bool = False) -> Split:
     """Reads words and tags; the tags are not converted. Ignores the columns that were not chosen.
 
-    With `layout.without_tags`, every tag is O, all columns are saved, and a word may lack data.word_prefix. Raises
-    UserError with the lines of the first mistakes.
+    With `layout.without_tags`, every tag is O, all columns are saved, and a word may lack data.word_prefix.
     """
     builder = SplitBuilder(origin)
     split, comments = builder.split, list[tuple[int, str]]()
-    split.word_a_line, split.columns = True, [] if layout.without_tags else None
+    split.columns = [] if layout.without_tags else None
     at_word, at_tag, at_name = -1, -1, None
     name = ""  # of the current sentence
     numbers: list[int] = []  # of its lines
@@ -46,6 +46,7 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
             if layout.word_prefix:
                 words = [_without_prefix(*pair, layout, origin) for pair in zip(words, numbers, strict=True)]
             builder.add(numbers, words, tags)
+            split.word_lines.append(array("I", numbers))
         if split.columns is not None:
             split.columns.append(rows.copy())
         numbers.clear()
@@ -61,10 +62,10 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
                 continue
             # In CoNLL-U with another ending, an index of several words, such as 1-2, stands before the first of them.
             if rows and at_word > 0 and rows[-1][0].startswith(f"{columns[0]}-") and NO_WORD.fullmatch(rows[-1][0]):
-                del rows[-1]
-                split.skipped_lines.append(numbers.pop())
+                del rows[-1], numbers[-1]
+                split.skipped["lines of CoNLL-U"] += 1
             if is_conllu and _is_no_word(columns, len(rows) + 1, f"{origin}:{number}"):
-                split.skipped_lines.append(number)
+                split.skipped["lines of CoNLL-U"] += 1
                 continue
             if at_word < 0:
                 at_word, at_tag, at_name = _chosen(columns, layout, f"{origin}:{number}: {shown(columns, line)}")
@@ -81,8 +82,7 @@ def read_columns(lines: Iterable[str], layout: Layout, origin: str, is_conllu: b
             if len(columns) == split.num_columns and tag_of(columns[at_tag]) in builder.known_tags:
                 found = f"{origin}:{number}: {line.strip()!r} begins like a comment (data.comment)"
                 raise UserError(f"{found} but has the columns of a word and a tag.")
-    split.skipped.update({"comments": len(comments), "lines of CoNLL-U": len(split.skipped_lines)})
-    split.skipped_lines = sorted([*split.skipped_lines, *(number for number, _ in comments)])
+    split.skipped["comments"] = len(comments)
     return builder.done()
 
 
@@ -182,9 +182,9 @@ def shown(columns: list[str], line: str) -> str:
 
 
 def read_conllu(lines: Iterable[str], layout: Layout, origin: str) -> Split:
-    """Reads CoNLL-U (https://universaldependencies.org/format.html): words from column FORM, and tags.
+    """Reads CoNLL-U (https://universaldependencies.org/format.html): words in column FORM, tags in data.tag_column.
 
-    These are in data.tag_column, whose default is UPOS if data.task=tags.
+    The default of that is UPOS if data.task=tags.
     """
     is_default = (layout.task, layout.tag_column, layout.tag_feature) == ("tags", Layout.tag_column, None)
     layout = replace(

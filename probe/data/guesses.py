@@ -271,10 +271,10 @@ def _of_columns(cfg: DataConfig, lines: list[str], is_conllu: bool) -> Iterator[
 
 def columns_of(split: Split, most: int | None = None) -> list[tuple[str, ...]]:
     """Reads the columns of the split's first lines with words from its file. Returns none for other formats."""
-    lines, skipped = enumerate(lines_of(Path(split.origin)) if split.word_a_line else (), 1), {*split.skipped_lines}
-    some = (line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK) for number, line in lines if number not in skipped)
-    rows = (cut_line(line, split.separator)[: split.num_columns] for line in some if line.strip(" \t"))
-    return list(zip(*islice((row for row in rows if len(row) == split.num_columns), most), strict=True))
+    numbers = {*islice(chain.from_iterable(split.word_lines), most)}
+    lines = islice(enumerate(lines_of(Path(split.origin)), 1), max(numbers, default=0))
+    words = (line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK) for number, line in lines if number in numbers)
+    return list(zip(*(cut_line(line, split.separator)[: split.num_columns] for line in words), strict=True))
 
 
 def span_columns(columns: Sequence[Sequence[str]]) -> list[int]:

@@ -14,8 +14,7 @@ from probe.data.split import Split, SplitBuilder
 def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
     """Reads lines of label, tab (or comma, if data.separator says so) and text.
 
-    If the first line names data.tags_field and data.words_field, it says where these stand. Raises UserError with the
-    lines of the first mistakes.
+    If the first line names data.tags_field and data.words_field, it says where these stand.
     """
     if layout.id_field is not None or layout.document_field is not None:
         raise UserError(

@@ -14,7 +14,6 @@ import re
 import sys
 import zlib
 from array import array
-from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ MOST_BYTES = 1 << 28  # of a line
 MOST_MISTAKES = 10  # that an error lists for one file
 CUT_WORDS = "words cut where a span begins or ends"  # a count of `Split.skipped`
 BROKEN = re.compile("[\t\n\r\ud800-\udfff]")  # a word with it could not be read back
+OF_SENTENCES = ("words", "tags", "documents", "lines", "raw", "ids", "starts", "word_lines")  # fields of `Split`
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Split:
     ids: list[Any] | None = None  # of each sentence with one label, or of a text to be tagged, if the source has them
     document_names: set[str] = field(default_factory=set)  # of all documents that the source names
     starts: list[Sequence[int]] | None = None  # where each sentence's words begin in its text, if they were cut from it
-    word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
-    skipped_lines: list[int] = field(default_factory=list)  # comments, and lines of CoNLL-U that are not words
+    # The line of each word, in column files and CoNLL-U; in other formats, a line has a whole sentence.
+    word_lines: list[Sequence[int]] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # what was skipped or removed, by its name
     separator: str = ""  # of files with columns, as detected
     num_columns: int = 0  # of column files
@@ -90,16 +90,9 @@ class Split:
 
     def take(self, sentences: Sequence[int]) -> Split:
         """Returns a split of these sentences, by their numbers from 0."""
-        return replace(
-            self,
-            words=[self.words[i] for i in sentences],
-            tags=[self.tags[i] for i in sentences],
-            raw=[self.raw[i] for i in sentences] if self.raw else None,
-            ids=[self.ids[i] for i in sentences] if self.ids else None,
-            starts=[self.starts[i] for i in sentences] if self.starts else None,
-            documents=None if self.documents is None else [self.documents[i] for i in sentences],
-            lines=array("I", (self.lines[i] for i in sentences)),
-        )
+        parts = ((name, getattr(self, name)) for name in OF_SENTENCES)
+        taken: dict[str, Any] = {name: part and [part[i] for i in sentences] for name, part in parts}
+        return replace(self, **taken)
 
     def by_unit(self, units: Callable[[list[str]], list[str]]) -> Split:
         """Returns the split with an entry of `words` for each label. units: see `Task`."""
@@ -126,29 +119,17 @@ class Split:
 
     def place_in(self, sentence: int, position: int) -> str:
         """Returns file and line of word number `position` (from 0) of a sentence, for messages."""
-        text, line = self.words[sentence][position], self.line_of(sentence, position)
+        text = self.words[sentence][position]
         if len(self.tags[sentence]) < len(self.words[sentence]):  # one label for all of them
-            return f"{self.origin}:{line}"
+            return f"{self.origin}:{self.lines[sentence]}"
         shown = repr(text if len(text) <= 30 else text[:27] + "...")
-        if not self.word_a_line:
-            return f"{self.origin}:{line}, word {position + 1} of the sentence ({shown})"
-        return f"{self.origin}:{line} ({shown})"
-
-    def line_of(self, sentence: int, position: int) -> int:
-        """Returns the line of word number `position` (from 0) of a sentence."""
-        line = self.lines[sentence]
-        if not self.word_a_line:
-            return line
-        first, line = bisect(self.skipped_lines, line), line + position
-        while first < len(self.skipped_lines) and self.skipped_lines[first] <= line:  # inside the sentence
-            first, line = first + 1, line + 1
-        return line
+        if not self.word_lines:
+            return f"{self.origin}:{self.lines[sentence]}, word {position + 1} of the sentence ({shown})"
+        return f"{self.origin}:{self.word_lines[sentence][position]} ({shown})"
 
 
 def lines_of(file: Path) -> Generator[str, None, None]:
-    """Yields the lines of a UTF-8 file, without a byte order mark before the first.
-
-    Gzip is read if the name ends in .gz.
+    """Yields the lines of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark before the first.
 
     The lines are those of `split("\\n")`, one at a time, because the whole file takes many times its size in memory.
     """
@@ -211,10 +192,7 @@ class SplitBuilder:
         raw: Any = None,
         starts: Sequence[int] | None = None,
     ) -> None:
-        """Adds a sentence. lines: of each word, or the line of all. raw, starts: see `Split`.
-
-        Raises UserError with the line of a mistake.
-        """
+        """Adds a sentence. lines: of each word, or the line of all. raw, starts: see `Split`. Raises UserError."""
         split = self.split
         if not words:
             split.skipped["empty sentences"] += 1

@@ -40,10 +40,7 @@ SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 
 
 def data_warnings(cfg: DataConfig, train: Split, about: Mapping[str, Any]) -> list[str]:
-    """Returns the warnings for a corpus. Numbered words are the same in every sentence, so they get one warning.
-
-    about: of the corpus.
-    """
+    """Returns the warnings for a corpus. Numbered words are the same in every sentence, so they get one warning."""
     columns = columns_of(train, MOST)
     words = list(islice(chain.from_iterable(train.words), MOST))
     warnings = list(_numbers(train, words, columns)) or [*_affixes(words), *on_shared(about.get("shared", {}))]
@@ -72,9 +69,9 @@ def _header(train: Split) -> Iterator[str]:
     tags = Counter(chain.from_iterable(train.tags))
     if tags[tag] > 1:
         return
-    if train.word_a_line and HEADER.search(f"{word} {tag}"):
+    if train.word_lines and HEADER.search(f"{word} {tag}"):
         yield f"the first word is {word} {tag}; if that names the columns: data.comment={word}"
-    elif not train.word_a_line and train.separator and 2 * len(tags) < tags.total():
+    elif not train.word_lines and train.separator and 2 * len(tags) < tags.total():
         label, *texts = cut_line(next(lines_of(Path(train.origin))).removesuffix("\r"), train.separator)
         names = f"data.tags_field={as_typed(label)} data.words_field={as_typed(texts[-1])}"
         yield f"label {tag} occurs in the first line alone; if that names the columns: {names}"
@@ -94,7 +91,7 @@ def _numbers(train: Split, words: Sequence[str], columns: list[tuple[str, ...]])
     if not nearly_all_numbers(words):
         return
     best = wordlike_column(columns)
-    remedy = "data.word_column=N" if train.word_a_line else "data.words_field=NAME"
+    remedy = "data.word_column=N" if train.word_lines else "data.words_field=NAME"
     if best is not None:
         remedy = f"data.word_column={best} ({_most_common(Counter(columns[best]))})"
     yield f"nearly all words are numbers ({', '.join(words[:3])}); to read others: {remedy}"

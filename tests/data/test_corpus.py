@@ -371,7 +371,8 @@ def keeps_every_word(folder: Path, layout: dict, choose: random.Random) -> bool:
     lines = [line.strip(b" \t\r") for line in bytes(content).removeprefix(b"\xef\xbb\xbf").split(b"\n")]
     lines = [line for line in lines if line]
     may_be_marks = sum(b"-DOCSTART-" in line for line in lines)
-    assert len(lines) - may_be_marks <= split.num_words + len(split.skipped_lines) <= len(lines)
+    skipped = split.skipped["comments"] + split.skipped["lines of CoNLL-U"]
+    assert len(lines) - may_be_marks <= split.num_words + skipped <= len(lines)
     return True
 
 

@@ -76,7 +76,7 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
     assert +split.skipped == skipped
     lines = list(lines_of(file))
     for i, sentence in enumerate(words):
-        assert all(word in lines[split.line_of(i, position) - 1] for position, word in enumerate(sentence))
+        assert all(word in lines[line - 1] for line, word in zip(split.word_lines[i], sentence, strict=True))
     cells = columns_of(split)[changes.get("word_column", 0)]
     prefix = changes.get("word_prefix", "")
     assert [cell.removeprefix(prefix) for cell in cells] == [word for sentence in words for word in sentence]
@@ -281,7 +281,7 @@ def test_several_comments_a_marker_and_ranges_of_conllu_in_a_file_of_another_end
     assert split.words == [["do"], ["Ana", "do", "n't"]]
     assert split.documents == [1, 2]
     assert +split.skipped == {"comments": 2, "lines of CoNLL-U": 1}
-    assert [split.line_of(1, position) for position in range(3)] == [7, 9, 10]
+    assert list(split.word_lines[1]) == [7, 9, 10]
     assert list(columns_of(split)[1]) == ["do", "Ana", "do", "n't"]
 
 

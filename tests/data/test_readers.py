@@ -58,7 +58,7 @@ def test_a_corpus_with_index_first_comments_documents_and_nested_tags(tmp_path: 
     assert split.words == [["Ana", "United"], ["#", "Leeds"], ["won"]]
     assert split.tags == [["B-PER", "B-ORG"], ["O", "B-LOC"], ["O"]]
     assert split.documents == [1, 1, 2]
-    assert split.skipped_lines == [2, 4, 7]
+    assert [*map(list, split.word_lines)] == [[3, 5], [8, 9], [13]]
     assert split.place_in(0, 1).endswith(":5 ('United')"), "a comment inside a sentence is a line too"
     assert split.place_in(1, 1).endswith(":9 ('Leeds')")
     nested = read_file(write_file(tmp_path, text), replace(layout, tag_column=-1))
