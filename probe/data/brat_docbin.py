@@ -24,7 +24,7 @@ def is_of_brat(folder: Path) -> bool:
 def read_brat(folder: Path, layout: Layout) -> Split:
     """Reads a folder with pairs of a text, NAME.txt, and its annotations, NAME.ann. Each text is a document."""
     layout = replace(layout, words_field="text", document_field="id")
-    return read_rows(enumerate(_texts_of_brat(folder), start=1), None, layout, str(folder))
+    return read_rows(enumerate(_texts_of_brat(folder), start=1), layout, str(folder))
 
 
 def _texts_of_brat(folder: Path) -> Iterator[dict[str, Any]]:
@@ -58,7 +58,7 @@ def read_docbin(file: Path, layout: Layout) -> Split:
     except Exception as error:  # of what it is packed with
         raise UserError(f"{file} cannot be read as a DocBin: {reason_of(error)}.") from None
     rows = enumerate(map(_text_of_doc, docs), start=1)
-    return read_rows(rows, None, replace(layout, words_field="text"), str(file))
+    return read_rows(rows, replace(layout, words_field="text"), str(file))
 
 
 def _text_of_doc(doc: Any) -> dict[str, Any]:

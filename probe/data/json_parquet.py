@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ LOOKED_AT = 100  # rows of a file from which its format is known
 
 
 def read_json(lines: Iterable[str], layout: Layout, origin: str) -> Split:
-    return read_rows(json_rows(lines, origin), None, layout, origin)
+    return read_rows(json_rows(lines, origin), layout, origin)
 
 
 def json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
@@ -75,7 +76,7 @@ def _rows_of_array(text: str, lines: Iterable[str], origin: str) -> Iterator[tup
 def table_of_rows(file: Path, layout: Layout | None = None) -> Any:
     """Returns the rows of a Parquet or Arrow file, or of a folder of `save_to_disk`, as a `datasets.Dataset`.
 
-    Of a Parquet file that has all fields of the layout, only these are read.
+    layout: of a Parquet file that has all of its fields, only these are read.
     """
     import datasets
     import pyarrow.parquet
@@ -104,7 +105,7 @@ def plain_rows(rows: Any) -> Iterator[dict[str, Any]]:
 def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
     """Reads a `datasets.Dataset`. Its line numbers are row numbers from 1."""
     if layout.task == "spans" and layout.words_field not in rows.column_names and "text" in rows.column_names:
-        return read_rows(enumerate(plain_rows(rows), start=1), None, layout, origin)  # spans may be in any column
+        return read_rows(enumerate(plain_rows(rows), start=1), layout, origin)  # spans may be in any column
     check_fields(origin, rows.column_names, layout.fields)
     feature = rows.features.get(layout.tags_field)  # none where a text is to be tagged
     names = getattr(getattr(feature, "feature", feature), "names", None)
@@ -112,18 +113,17 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
         raise UserError(
             f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(layout.labels or [])}]."
         )
-    return read_rows(
-        enumerate(plain_rows(rows.select_columns([*{*layout.fields.values()}])), start=1), names, layout, origin
-    )
+    rows = plain_rows(rows.select_columns([*{*layout.fields.values()}]))
+    return read_rows(enumerate(rows, start=1), replace(layout, labels=names or layout.labels), origin)
 
 
-def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
+def read_rows(rows: Iterable[tuple[int, Mapping]], layout: Layout, origin: str) -> Split:
     """Reads rows that each have the words of a sentence, and its labels or its label.
 
     What has one label may be a text, or the messages of a conversation; what has spans of characters is a text, and a
-    document if some text has several lines. names: of numbered labels, from the schema.
+    document if some text has several lines.
     """
-    task, names = TASKS[layout.task], names or layout.labels
+    task = TASKS[layout.task]
     builder = SplitBuilder(origin, blanks=not task.is_per_word)
     of_text, has_lines = SpanReader(layout, builder.split.skipped), False
     documents, last_id = dict[str | int, int](), object()  # the number of each; the object differs from all ids
@@ -179,7 +179,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
                     raise UserError(
                         f"{place}: {len(units)} {task.unit}s but {len(labels)} labels in {layout.tags_field!r}."
                     )
-                builder.add([number], words, [_named(label, names, task.name, place) for label in labels], raw)
+                builder.add([number], words, [_named(label, layout, place) for label in labels], raw)
                 if words and layout.id_field in row and not layout.without_tags:
                     builder.split.ids = builder.split.ids or []
                     builder.split.ids.append(str(row[layout.id_field]))
@@ -238,13 +238,14 @@ def _tags_of(offsets: Sequence[Any], num_words: int, place: str) -> list[str]:
     return tags
 
 
-def _named(label: object, names: list[str] | None, task: str, place: str) -> str:
+def _named(label: object, layout: Layout, place: str) -> str:
     """Returns the name of a label. Without names, a number is its own name, unless it stands for the tag of a span."""
+    names = layout.labels
     if isinstance(label, str):
         return label
     if not isinstance(label, int) or isinstance(label, bool):
         raise UserError(f"{place}: tag {label!r} is neither a string nor a whole number.")
-    if task != "spans" and label >= 0 and (names is None or str(label) in names):
+    if layout.task != "spans" and label >= 0 and (names is None or str(label) in names):
         return str(label)
     if label < 0:
         raise UserError(f"{place}: tag {label} is a negative number. Write labels as texts.")
