@@ -18,11 +18,11 @@ from probe.config import Config, UserError, suggestion
 from probe.data.corpus import Corpus
 from probe.data.running_text import split_text
 from probe.data.split import Split
-from probe.encoders.model import check_states, hidden_states, load_model
+from probe.encoders.model import check_states, hidden_states
 from probe.probes.combine import combine
 from probe.probes.selection import select
 from probe.system.machine import resolve_device
-from probe.vectors.extraction import report_empty_words, report_encoder
+from probe.vectors.extraction import load_reported, report_empty_words
 from probe.vectors.sources import open_text_encoder
 from probe.vectors.words import Text, kept_pieces, to_tensors, word_states
 
@@ -67,9 +67,7 @@ class TextEncoder:
         self.device = resolve_device(cfg.device)
         self.encoder = open_text_encoder(cfg.encoder, cfg.features.cache_dir)
         self.selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
-        precision, final_norm = cfg.features.precision, cfg.features.final_norm
-        self.model: Any = load_model(self.encoder, self.device, precision, final_norm=final_norm)
-        report_encoder(self.encoder, self.model, cfg.features, self.device)
+        self.model: Any = load_reported(self.encoder, cfg.features, self.device)
 
     @torch.no_grad()  # not inference mode, whose tensors cannot be used in training
     def read(self, text: str, number: int = 1) -> EncodedText:

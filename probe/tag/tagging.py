@@ -14,8 +14,7 @@ import torch
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.encoders.encoder import Encoder, refuse_changed
-from probe.encoders.model import load_model
+from probe.encoders.encoder import Encoder
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, mix
 from probe.probes.normalization import Normalization, normalization_of
@@ -26,7 +25,7 @@ from probe.runs.records import RunRecord
 from probe.runs.weights import load_probe
 from probe.scoring.tags import Tags
 from probe.system.machine import resolve_device
-from probe.vectors.extraction import report_encoder
+from probe.vectors.extraction import load_reported
 from probe.vectors.sources import complete_store, open_text_encoder
 from probe.vectors.store import FeatureStore, read_again_if_damaged
 
@@ -59,11 +58,7 @@ class TrainedRow:
 
     @cached_property
     def model(self) -> torch.nn.Module:
-        cfg, deepest = self.cfg.features, max(self.record.layers.indices)
-        model = load_model(self.encoder, self.device, cfg.precision, deepest=deepest, final_norm=cfg.final_norm)
-        report_encoder(self.encoder, model, cfg, self.device)
-        refuse_changed(self.encoder, Path(cfg.cache_dir))
-        return model
+        return load_reported(self.encoder, self.cfg.features, self.device, deepest=max(self.record.layers.indices))
 
     @cached_property
     def normalization(self) -> Normalization | None:

@@ -6,8 +6,7 @@ ones. A GPU needs larger batches, so a few neighbouring shards are computed toge
 the whole group if one shard is missing, so that batches, and therefore bits, never change.
 
 Only the writer threads wait for the GPU's results: batches are copied from pinned memory, shards into pinned memory,
-and the shards in flight bound the work enqueued ahead. (One line of transformers waits once per batch: see
-`words.states_of`.)
+and the shards in flight bound the work enqueued ahead. See `words.states_of`, too.
 
 B windows in a batch, P pieces, W words, H hidden size.
 """
@@ -55,17 +54,23 @@ def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
         if len(text.pieces.empty):
             print(
                 f"{name}: {len(text.pieces.empty)} words have no piece in this tokenizer; they get the unknown piece. "
-                f"The first: {corpus.splits[name].place(int(text.pieces.empty[0]))}",
+                f"The first: {corpus.splits[name].place(text.pieces.empty[0])}",
                 file=sys.stderr,
             )
 
 
-def report_encoder(encoder: Encoder, model: torch.nn.Module, cfg: FeaturesConfig, device: str) -> None:
-    """Reports what a user must know of the encoder, and whether its arithmetic will be slow here."""
+def load_reported(encoder: Encoder, cfg: FeaturesConfig, device: str, deepest: int | None = None) -> torch.nn.Module:
+    """Loads an encoder to read text with, and reports what a user must know of it, and whether it will be slow here.
+
+    deepest: see `load_model`. Raises UserError, also if the encoder's files have changed since it was opened.
+    """
+    model = load_model(encoder, device, cfg.precision, deepest=deepest, final_norm=cfg.final_norm)
+    refuse_changed(encoder, Path(cfg.cache_dir))
     if cfg.precision == "bfloat16" and kernels_for(device, lstm=False) == "pytorch":
         print(f"features.precision: {SLOW[device]}", file=sys.stderr)
     for note in notes_on(encoder, model, cfg.subword):
         print(note, file=sys.stderr)
+    return model
 
 
 def fill(
@@ -83,9 +88,7 @@ def fill(
         return without_pieces
     torch.set_num_threads(num_cores())
     if model is None:
-        model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1], final_norm=cfg.final_norm)
-        report_encoder(encoder, model, cfg, device)
-        refuse_changed(encoder, Path(cfg.cache_dir))
+        model = load_reported(encoder, cfg, device, deepest=store.layers[-1])
     for note in notes_on_pieces(next(iter(texts.values())).pieces, encoder.tokenizer, encoder.name):
         print(note, file=sys.stderr)
     batch_pieces = pieces_at_once(cfg.batch_pieces, encoder, device)
