@@ -13,10 +13,8 @@ the rules in tokenizer.json (huggingface/transformers#45812). See `as_its_file_s
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from importlib import metadata
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -25,6 +23,7 @@ from probe.config import UserError
 from probe.encoders.pieces import SAMPLE, WORDS_AT_ONCE, cut, keep_prefix_spaces, special_pieces
 from probe.format import first_few
 from probe.system.files import sha256_of_file
+from probe.system.provenance import version_of
 
 # Packages that tokenizers in Python call. Another version may cut a word differently.
 PACKAGES = {
@@ -139,13 +138,6 @@ def keep_charsmap(tokenizer: Any, spm: str) -> None:
     if charsmap and '"Precompiled"' not in json.dumps(json.loads(backend.to_str())["normalizer"]):
         before = [] if backend.normalizer is None else [backend.normalizer]
         backend.normalizer = Sequence([*before, Precompiled(charsmap)])
-
-
-def version_of(package: str) -> str | None:
-    """Returns an installed package's version; None if it is not installed."""
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(package)
-    return None
 
 
 def sample_words(tokenizer: Any) -> list[str]:

@@ -65,13 +65,14 @@ def provenance(command: str | None = None) -> Software:
 @functools.cache
 def versions() -> dict[str, str | None]:
     """Returns the versions of Python and of the packages that a run uses; None for a package that is not installed."""
-    versions: dict[str, str | None] = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
-    return versions
+    return {"python": platform.python_version()} | {package: version_of(package) for package in PACKAGES}
+
+
+def version_of(package: str) -> str | None:
+    """Returns an installed package's version; None if it is not installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return None
 
 
 @functools.cache
