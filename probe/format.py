@@ -58,8 +58,9 @@ def first_few(names: Sequence[str], most: int = 5, glue: str = ", ") -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Gives the first line of an error's message."""
-    return str(error).strip().partition("\n")[0]
+    """Gives the first line of an error's message, with the last if the first only begins a list or a model's layers."""
+    first, *others = [line for line in map(str.strip, str(error).split("\n")) if line] or [type(error).__name__]
+    return f"{first} {others[-1]}" if others and first.endswith(("(", ":")) else first
 
 
 def short_name(encoder: str) -> str:

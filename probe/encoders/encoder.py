@@ -21,7 +21,7 @@ from probe.config import HUB_NAME, EncoderConfig, FeaturesConfig, UserError
 from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.pooling import most_pieces, pooling_of
 from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
-from probe.format import first_few
+from probe.format import first_few, reason_of
 from probe.system import hub
 from probe.system.files import did_you_mean, read_regular, sha256_of, sha256_of_file, write_atomically
 
@@ -50,8 +50,8 @@ POSITIONS = re.compile(r"(embed_)?pos(ition)?s?(_?emb\w*)?|wpe")  # what transfo
 class Encoder:
     """Describes an encoder that reads text. Its files are found, and its weights are not yet loaded.
 
-    kind to pretrained: see `vectors.store.Source`. outer_config: of a model with a text encoder in it (Gemma 3,
-    Qwen-VL), whose `config` is a part of it; else None.
+    kind to pretrained: see `vectors.store.Source`. outer_config: of the whole model. `config` is a part of it if the
+    text encoder is a part of the model (Gemma 3, Qwen-VL), else the same.
     """
 
     kind: ClassVar[str] = "text"
@@ -134,7 +134,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     except UserError:
         raise
     except Exception as error:  # the library raises a dozen kinds
-        raise UserError(f"{folder} cannot be used as an encoder: {cause_of(error)}") from None
+        raise UserError(f"{folder} cannot be used as an encoder: {reason_of(error)}") from None
     if not _names_layers(config):
         raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
@@ -163,18 +163,12 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         cfg=cfg,
         folder=folder,
         config=config,
-        outer_config=None if config is outer_config else outer_config,
+        outer_config=outer_config,
         tokenizer=tokenizer,
         special=special_pieces(tokenizer),
     )
     encoder.limit = window_limit(encoder, cfg.max_pieces)
     return encoder
-
-
-def cause_of(error: BaseException) -> str:
-    """Gives the first line of an error's message, with the last if the first only begins a list or a model's layers."""
-    first, *others = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return f"{first} {others[-1]}" if others and first.endswith(("(", ":")) else first
 
 
 def refuse_config(file: Path) -> None:
@@ -255,10 +249,7 @@ def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
 
 
 def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
-    """Finds the encoder's files: under a path, in a pip package, or from the Hub (or its cache).
-
-    Returns their folder, how it was found, and the commit if it is from the Hub.
-    """
+    """Returns the encoder's folder, how it was found, and the commit if it is from the Hub."""
     if cfg.path is not None:
         folder = local_folder(cfg.path)
         return folder, f"folder {folder}", None
@@ -278,10 +269,7 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
 
 
 def stated_layers(cfg: EncoderConfig) -> int | None:
-    """Returns the number of layers that a local encoder's config.json states; None where it is not known.
-
-    Raises UserError for a folder that is no encoder's.
-    """
+    """Returns how many layers a local encoder's config.json states; None: not known. Raises UserError for others."""
     if cfg.path is None:
         return None
     file = local_folder(cfg.path) / "config.json"
@@ -383,20 +371,23 @@ def window_limit(encoder: Encoder, max_pieces: int | None) -> int:
     of_model += num_positions(encoder)
     of_tokenizer = int(encoder.tokenizer.model_max_length)
     limits = of_model + [of_tokenizer] * (of_tokenizer < 10**6)  # 1e30 denotes "not set"
-    if max_pieces is None and not limits:
+    least = encoder.special.count + 1
+    if max_pieces is not None:
+        most = min(of_model, default=max_pieces)
+        if not least <= max_pieces <= most:
+            raise UserError(f"encoder.max_pieces={max_pieces}: expected {least} to {most} for {encoder.name}.")
+        return max_pieces
+    if not limits:
         raise UserError(
             f"Neither config.json nor the tokenizer of {encoder.name} says how many pieces it takes at once. "
             "Type for example encoder.max_pieces=512."
         )
-    least, most = encoder.special.count + 1, min(of_model, default=max_pieces)
-    if max_pieces is not None and most is not None and not least <= max_pieces <= most:
-        raise UserError(f"encoder.max_pieces={max_pieces}: expected {least} to {most} for {encoder.name}.")
-    if max_pieces is None and min(limits) < least:
+    if min(limits) < least:
         raise UserError(
             f"{encoder.name} takes {min(limits)} pieces at once by config.json or tokenizer_config.json; {least} are "
             "needed at least. Type the number that it takes: encoder.max_pieces=N."
         )
-    return min(limits) if max_pieces is None else max_pieces
+    return min(limits)
 
 
 def num_positions(encoder: Encoder) -> list[int]:
@@ -404,12 +395,11 @@ def num_positions(encoder: Encoder) -> list[int]:
     import torch
     import transformers
 
-    config = encoder.outer_config or encoder.config
     try:
         with torch.device("meta"):
-            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
+            model = transformers.AutoModel.from_config(encoder.outer_config, trust_remote_code=False)
     except Exception as error:  # the library raises a dozen kinds
-        raise UserError(f"{encoder.folder} cannot be used as an encoder: {cause_of(error)}") from None
+        raise UserError(f"{encoder.folder} cannot be used as an encoder: {reason_of(error)}") from None
     part, tables = text_part(model, encoder), []
     others = []  # modules for images or sound within it
     for name, module in part.named_modules():
@@ -423,12 +413,10 @@ def num_positions(encoder: Encoder) -> list[int]:
 
 def text_part(model: Any, encoder: Encoder) -> Any:
     """Returns the text encoder within a model: the model, the encoder of two, or one of several parts."""
-    halves = {"shared", "encoder", "decoder"} <= {
-        name for name, _ in model.named_children()
-    }  # T5EncoderModel says it has none
-    if (encoder.outer_config or encoder.config).is_encoder_decoder or halves:
+    has_halves = {"shared", "encoder", "decoder"} <= {*dict(model.named_children())}  # T5EncoderModel says it has none
+    if encoder.outer_config.is_encoder_decoder or has_halves:
         model = model.get_encoder()
-    if encoder.outer_config is not None:
+    if encoder.outer_config is not encoder.config:
         kind = encoder.config.model_type
         parts = (part for part in model.modules() if getattr(getattr(part, "config", None), "model_type", "") == kind)
         model = next((part for part in parts if hasattr(part, "get_input_embeddings")), None)

@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.encoders.encoder import Encoder, cause_of, text_part, weights_of
-from probe.format import first_few
+from probe.encoders.encoder import Encoder, text_part, weights_of
+from probe.format import first_few, reason_of
 from probe.system.bfloat16 import kernels
 
 if TYPE_CHECKING:
@@ -111,12 +111,14 @@ def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> Any:
     import torch
     import transformers
 
-    if deepest + 1 >= encoder.num_layers or encoder.outer_config or encoder.config.is_encoder_decoder:
+    is_a_part = encoder.outer_config is not encoder.config
+    if deepest + 1 >= encoder.num_layers or is_a_part or encoder.config.is_encoder_decoder:
         return None
     try:
         with torch.device("meta"), torch.no_grad():
             whole: Any = transformers.AutoModel.from_config(encoder.config, dtype=dtype, trust_remote_code=False)
-        cut = replace(encoder, config=cut_config(encoder.config, deepest + 1))
+        config = cut_config(encoder.config, deepest + 1)
+        cut = replace(encoder, config=config, outer_config=config)
         part = _from_files(cut, dtype, elsewhere=set(whole.state_dict()))
         whole = whole.eval()
         whole.load_state_dict(part.state_dict(), strict=False, assign=True)
@@ -132,23 +134,20 @@ def _part_from_files(encoder: Encoder, dtype: torch.dtype, deepest: int) -> Any:
 
 
 def _from_files(encoder: Encoder, dtype: torch.dtype, elsewhere: Container[str] = ()) -> Any:
-    """Loads the encoder. Weights that no hidden state depends on may be missing.
-
-    elsewhere: names of weights that may be left unused.
-    """
+    """Loads the encoder. Weights that no hidden state depends on may be missing, and those `elsewhere` unused."""
     import transformers
 
     try:
         model, loading = transformers.AutoModel.from_pretrained(
             encoder.folder,
-            config=encoder.outer_config or encoder.config,
+            config=encoder.outer_config,
             dtype=dtype,
             trust_remote_code=False,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # refused below, by name
         )
     except Exception as error:  # the library raises a dozen kinds
-        reason = cause_of(error)
+        reason = reason_of(error)
         if not str(error) or "weights_only" in str(error):  # torch.load advises to read it without its protection
             files = first_few([file.name for file in weights_of(encoder.folder)], 3)
             reason = f"torch refuses {files}, as it holds more than weights, which could run code, or is damaged"
@@ -201,8 +200,7 @@ def _random(encoder: Encoder) -> torch.nn.Module:
 
     with torch.random.fork_rng(devices=[]):  # so that these draws do not change those of a run
         torch.default_generator.manual_seed(encoder.cfg.weights_seed)
-        config = encoder.outer_config or encoder.config
-        model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        model = transformers.AutoModel.from_config(encoder.outer_config, dtype=torch.float32, trust_remote_code=False)
     return _without_cache(text_part(model, encoder))
 
 
@@ -253,7 +251,7 @@ def _forward(model: Any, *text: Any, remedy: str = ANOTHER) -> tuple[tuple[torch
         except _Stopped as stopped:
             states = stopped.states
         except Exception as error:  # whatever a model raises that is no text encoder, or has too little memory
-            reason = cause_of(error)
+            reason = reason_of(error)
             if "memory" in reason:
                 remedy = "Type a smaller features.batch_pieces or, where the encoder is trained, probe.batch_size."
             raise UserError(
