@@ -83,7 +83,8 @@ def plan(cfg: Config) -> Plan:
     cfg = replace(cfg, probe=replace(cfg.probe, max_epochs=epochs))
     condition = None
     if names := conditions_of(cfg):
-        keys = {"corpus": (text.key, corpus.key), "features": (key_of(store.base or store.identity), store.vectors_key)}
+        trained = store.identity | ({"encoder": encoder.pretrained} if encoder.pretrained else {})
+        keys = {"corpus": (text.key, corpus.key), "features": (key_of(trained), store.vectors_key)}
         changed = {name: base for name, (base, own) in keys.items() if base != own}
         condition = RecordedCondition(names, settings_of_conditions(cfg, lower_cases), changed)
     identity = RunIdentity(

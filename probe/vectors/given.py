@@ -18,7 +18,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,10 +41,7 @@ DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
 
 @dataclass
 class GivenVectors:
-    """Describes a folder of vectors; see `vectors.store.Source`.
-
-    ids: of each split's units, in the order of its file.
-    """
+    """Describes a folder of vectors; see `vectors.store.Source`. ids: of each split's units, as its file has them."""
 
     kind: ClassVar[str] = "vectors"
     settings: ClassVar[tuple[str, ...]] = ()
@@ -66,10 +62,6 @@ class GivenVectors:
     def reading(self, is_per_word: bool, cfg: FeaturesConfig) -> dict[str, Any]:
         return {}
 
-    @cached_property
-    def _tensors(self) -> dict[str, list[str]]:
-        return {split: tensor_names(_file(self.folder, split)) for split in SPLITS}
-
     def rows(self, corpus: Corpus, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Returns the vectors of a shard of the corpus, (W, H) for each layer. Raises UserError."""
         import torch
@@ -79,9 +71,8 @@ class GivenVectors:
 
     def vectors_at(self, places: torch.Tensor | slice, split: str, layers: Sequence[int]) -> list[torch.Tensor]:
         """Returns the vectors at some places of a split's file, (W, H) for each layer; a slice is a mapped view."""
-        names = self._tensors[split]
         with _opened(_file(self.folder, split)) as file:
-            if names != [WHOLE]:
+            if (names := tensor_names(file)) != [WHOLE]:
                 return [file.get_tensor(names[layer])[places] for layer in layers]
             vectors = file.get_tensor(WHOLE)  # mapped too: what is not read takes no memory
             return [vectors[places, layer] if vectors.ndim == 3 else vectors[places] for layer in layers]
@@ -158,9 +149,8 @@ def open_vectors(cfg: EncoderConfig, cache_dir: Path) -> GivenVectors:
     if cfg.num_layers not in (None, layers - 1):
         raise UserError(f"{folder} has layers 0 to {layers - 1}, not encoder.num_layers={cfg.num_layers}.")
     fingerprint = {split: file_hash(_file(folder, split), cache_dir) for split in SPLITS} | {"ids": key_of(ids)}
-    return GivenVectors(
-        cfg.name, f"vectors in {folder}", folder, layers - 1, size, dtype, fingerprint, ids, _layer_names(folder)
-    )
+    names = _layer_names(_file(folder, "train"))
+    return GivenVectors(cfg.name, f"vectors in {folder}", folder, layers - 1, size, dtype, fingerprint, ids, names)
 
 
 def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int]:
@@ -187,52 +177,43 @@ def fill(store: FeatureStore, missing: list[Shard], *_: object) -> dict[str, int
     return dict.fromkeys(store.shards, 0)
 
 
-def tensor_names(file: Path) -> list[str]:
+def tensor_names(opened: Any) -> list[str]:
     """Returns the names of the tensors of a file, layer 0 first: numbers in names count as numbers."""
-    with _opened(file) as opened:
-        names = list(opened.keys())
-    if WHOLE in names:
-        if len(names) > 1:
-            others = ", ".join(name for name in names if name != WHOLE)
-            raise UserError(
-                f'{file} has {others} beside "{WHOLE}", so it is not clear which tensors are layers. Leave one kind '
-                "out."
-            )
-        return [WHOLE]
     return sorted(
-        names, key=lambda name: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+        opened.keys(), key=lambda name: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
     )
 
 
-def _layer_names(folder: Path) -> list[str] | None:
-    """Returns the names of the layers: of the tensors, or "layers", a list as JSON in the metadata of train's file.
+def _layer_names(file: Path) -> list[str] | None:
+    """Returns the names of the layers: "layers", a list as JSON in the metadata of a file, or those of its tensors.
 
     None if there are none, or if they say no more than numbers do.
     """
-    file = _file(folder, "train")
     with _opened(file) as opened:
-        stated = (opened.metadata() or {}).get("layers")
-    try:
-        names = [str(one) for one in json.loads(stated)] if stated else tensor_names(file)
-    except (ValueError, TypeError) as error:
-        raise UserError(f'{file}: "layers" in its metadata is no list ({reason_of(error)}).') from None
-    if len(names) != _shape(file)[1]:
-        if stated:
-            raise UserError(f'{file}: "layers" in its metadata names {len(names)} layers, not {_shape(file)[1]}.')
-        return None
-    return None if [re.sub(r"\D+", "", one) for one in names] == [str(k) for k in range(len(names))] else names
+        stated, names = (opened.metadata() or {}).get("layers"), tensor_names(opened)
+    layers = _shape(file)[1]
+    if stated:
+        try:
+            names = [str(one) for one in json.loads(stated)]
+        except (ValueError, TypeError) as error:
+            raise UserError(f'{file}: "layers" in its metadata is no list ({reason_of(error)}).') from None
+        if len(names) != layers:
+            raise UserError(f'{file}: "layers" in its metadata names {len(names)} layers, not {layers}.')
+    says_more = [re.sub(r"\D+", "", name) for name in names] != [str(k) for k in range(layers)]
+    return names if says_more and len(names) == layers else None
 
 
 def _shape(file: Path) -> tuple[int, int, int, str]:
     """Returns the number of units and of layers, H, and the dtype. Raises UserError."""
-    names = tensor_names(file)
     with _opened(file) as opened:
+        names = tensor_names(opened)
         parts = [opened.get_slice(name) for name in names]
         shapes, dtypes = {tuple(part.get_shape()) for part in parts}, {part.get_dtype() for part in parts}
-    if len(shapes) != 1 or len(dtypes) != 1 or len(shape := shapes.pop()) not in ((2, 3) if names == [WHOLE] else (2,)):
+    dimensions = (2, 3) if names == [WHOLE] else () if WHOLE in names else (2,)
+    if len(shapes) != 1 or len(dtypes) != 1 or len(shape := shapes.pop()) not in dimensions:
         raise UserError(
-            f'{file}: expected "{WHOLE}" of (units, layers, values) or (units, values), or one tensor (units, values) '
-            f"for each layer, all of one shape; it has {', '.join(names) or 'no tensor'}."
+            f'{file}: expected "{WHOLE}" alone, of (units, layers, values) or (units, values), or one tensor (units, '
+            f"values) for each layer, all of one shape; it has {', '.join(names) or 'no tensor'}."
         )
     if (dtype := dtypes.pop()) not in DTYPES:
         raise UserError(f"{file} is {dtype}. Write it as {', '.join(DTYPES.values())}.")

@@ -9,10 +9,9 @@ store with all layers, so runs name the key of the latter.
 Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. A typed index may count from the
 end; inside the code every index is absolute.
 
-A shard's header has its key, its position, and a checksum for each layer. A shard is written under a temporary name,
-synced and renamed, so present means complete. Readers map a shard into memory and touch only the layers they need, each
-checked against its checksum. Safety rests only on unique temporary names and atomic renames. Locks save work, and
-keep a store that is in use from being pruned.
+A shard's header has its key, its position, and a checksum for each layer. Readers map a shard into memory and touch
+only the layers they need, each checked against its checksum. Safety rests only on unique temporary names and atomic
+renames, so present means complete. Locks save work, and keep a store that is in use from being pruned.
 
 W words, H hidden size.
 """
@@ -43,6 +42,7 @@ T = TypeVar("T")
 FORMAT = 1
 MANIFEST = "manifest.json"
 OF_A_STORE = re.compile(rf"{re.escape(MANIFEST)}|\w+-\d{{5}}\.safetensors|\..*")  # what its folder holds, and no other
+HALF_WRITTEN = re.compile(r"\..*\.(safetensors|json)\.|\.tmp")  # our temporary names, and those of safetensors
 IN_USE = ".in-use"  # locked by every process that uses the store
 WORDS_IN_SHARD = 8192
 TEXTS_IN_SHARD = 512
@@ -145,10 +145,7 @@ def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:
 
 
 def absolute(wanted: Any, num_layers: int, setting: str) -> tuple[int, ...]:
-    """Resolves a list of indices or a slice for an encoder of `num_layers` blocks, in the requested order.
-
-    Raises UserError with the name of the setting and the valid range.
-    """
+    """Resolves a list of indices or a slice for an encoder of `num_layers` blocks, in their order. Raises UserError."""
     valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
     wanted = [wanted] if isinstance(wanted, int) else wanted
     if isinstance(wanted, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in wanted):
@@ -199,9 +196,8 @@ def cut_shards(split: str, sentence_lengths: Sequence[int], size: int) -> list[S
 class FeatureStore:
     """Describes the stored features of one corpus from one source; `missing` lists the shards that are not on disk.
 
-    key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order. base: of random
-    weights, the identity of the features under the checkpoint's own weights, if it has any. held: the source, if it
-    holds the vectors itself.
+    key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order. held: the source,
+    if it holds the vectors itself.
     """
 
     corpus: Corpus
@@ -215,7 +211,6 @@ class FeatureStore:
     dtype: str
     shards: dict[str, list[Shard]]
     layers: tuple[int, ...]
-    base: dict[str, Any] | None = None
     held: HoldsVectors | None = None
 
     @classmethod
@@ -229,11 +224,10 @@ class FeatureStore:
             for name, split in corpus.splits.items()
         }
         size = source.num_layers, source.hidden_size
-        base = {**identity, "encoder": source.pretrained} if source.pretrained else None
         directory = Path(cfg.cache_dir) / key
         held = source if isinstance(source, HoldsVectors) else None
         dtype = held.dtype if held else cfg.dtype
-        return cls(corpus, source, cfg, directory, key, identity, *size, dtype, shards, layers, base, held)
+        return cls(corpus, source, cfg, directory, key, identity, *size, dtype, shards, layers, held)
 
     @property
     def vectors_key(self) -> str:
@@ -291,12 +285,14 @@ class FeatureStore:
 
     def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Reads one shard's layers, like `read`."""
+        from safetensors import SafetensorError
+
         assert set(layers) <= set(self.layers), "a layer that was never stored is not damage"
         if self.held:
             return self.held.rows(self.corpus, shard, layers)
         try:
             return self._load(shard, layers)
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
             path = self.path(shard)
             try:
                 path.unlink(missing_ok=True)
@@ -306,16 +302,13 @@ class FeatureStore:
 
     def _load(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Loads one shard's layers. Raises ValueError, or the error of reading a broken file, if something is wrong."""
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
-        try:
-            with safe_open(self.path(shard), framework="pt") as file:
-                header = json.loads((file.metadata() or {}).get("probe", "null"))
-                if not isinstance(header, dict) or header.get("key") != self.key or header.get("shard") != list(shard):
-                    raise ValueError("its header names another store or another place")
-                tensors = [file.get_tensor(str(layer)) for layer in layers]
-        except SafetensorError as error:
-            raise ValueError(str(error)) from None
+        with safe_open(self.path(shard), framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("probe", "null"))
+            if not isinstance(header, dict) or header.get("key") != self.key or header.get("shard") != list(shard):
+                raise ValueError("its header names another store or another place")
+            tensors = [file.get_tensor(str(layer)) for layer in layers]
         expected = (shard.last - shard.first, self.hidden_size)
         for layer, tensor in zip(layers, tensors, strict=True):
             if tuple(tensor.shape) != expected or str(tensor.dtype) != f"torch.{self.dtype}":
@@ -350,9 +343,7 @@ class FeatureStore:
         """Removes unneeded locks from a complete store, and what killed writers left half-written a day ago."""
         yesterday = time.time() - DAY_S
         for path in [*self.directory.iterdir(), *self.directory.parent.glob(".*.json.*")]:
-            is_half_written = path.name[0] == "." and any(
-                part in path.name for part in (".tmp", ".safetensors.", ".json.")
-            )
+            is_half_written = HALF_WRITTEN.match(path.name)
             with contextlib.suppress(OSError):  # another process tidies too, or the store belongs to another user
                 if path.suffix == ".lock" or (is_half_written and path.stat().st_mtime <= yesterday):
                     path.unlink()
