@@ -87,12 +87,9 @@ class Corpus:
     def control(self, seed: int, lower_cases: bool = False) -> Corpus:
         """Returns the corpus with a control task as its tags (Hewitt & Liang 2019), which can only be memorised.
 
-        Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. With
-        spans, each distinct mention gets a type drawn in the same manner and keeps its bounds. So the task differs
-        from Hewitt & Liang's: bounds can be learnt. With labels of sentences, each distinct one gets a label.
-        The draw depends only on the word, mention or sentence, the seed and train's distribution. With `lower_cases`,
-        words are lower-cased first, as the encoder does. Else variants that differ in case would have contradictory
-        tags for the same input. The words do not change, so features of the original text can be read.
+        Each distinct word, mention of a span or sentence (see `Task.control`) gets one label in all splits, drawn from
+        the distribution of train by a hash of its words and the seed. With `lower_cases`, words are lower-cased first,
+        as the encoder does. Else variants that differ in case would have contradictory tags for the same input.
         """
         frequent = Counter(kind for tags in self.splits["train"].tags for kind, _, _ in self.task.items(tags))
         if len(frequent) < 2:
@@ -259,8 +256,7 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     """Moves sentences of train into the splits that a fraction asks for, in place. Returns what was taken.
 
     Takes whole documents where they are known, else sentences. The choice depends only on their number and the
-    fractions. Their order is that of sha256 over a fixed seed and their index, so it is the same in every version of
-    Python.
+    fractions: their order is that of sha256 over a fixed seed and an index, the same in every version of Python.
     """
     wanted = {name: fraction for name, fraction in fractions.items() if fraction is not None}
     if not wanted:

@@ -15,10 +15,7 @@ from probe.scoring.tags import Tags
 
 
 def normalize(splits: dict[str, Split], data: DataConfig) -> tuple[dict[str, Any], list[str]]:
-    """Writes both labels as NEGATIVE and POSITIVE: in the order of data.labels, else of the alphabet.
-
-    Raises UserError if there are not two, or if a split does not have both.
-    """
+    """Writes the labels as NEGATIVE and POSITIVE, in the order of data.labels or the alphabet. Raises UserError."""
     found = sorted({*chain.from_iterable(chain.from_iterable(split.tags for split in splits.values()))})
     if len(names := data.labels or found) != 2:
         raise UserError(

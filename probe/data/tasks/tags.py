@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from probe.data.split import Split
-from probe.data.task import Draw, Task
+from probe.data.task import Task
 from probe.scoring.metrics import Counts, Item, Scores, count_items, scores_of, share
 from probe.scoring.score import ACCURACY
 from probe.scoring.tags import Tags
@@ -72,11 +72,6 @@ def scores(counts: Counts) -> Scores:
     return replace(found, macro_f1=macro)
 
 
-def control(words: Sequence[str], tags: Sequence[str], draw: Draw) -> list[str]:
-    """Gives each distinct word a label."""
-    return [draw([word]) for word in words]
-
-
 TAGS = Task(
     name="tags",
     headline=ACCURACY,
@@ -87,7 +82,7 @@ TAGS = Task(
     tag_of=lambda kind: kind,
     normalize=lambda splits, data: ({}, []),  # the labels stay as they are
     sizes=lambda tags: {"tags": len(set(chain.from_iterable(tags)))},
-    control=control,
+    control=lambda words, tags, draw: [draw([word]) for word in words],
     baselines={"none": MajorityTag},
     counts=lambda gold, predicted: count_items(gold, predicted, items),
     parts=scores,
