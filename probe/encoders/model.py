@@ -50,14 +50,15 @@ def load_model(
     """
     import torch
 
+    dtype = getattr(torch, precision)
+    deepest = encoder.num_layers if deepest is None else deepest
     model: Any
     if encoder.cfg.weights == "pretrained":
-        model = None if deepest is None else _part_from_files(encoder, getattr(torch, precision), deepest)
-        model = _from_files(encoder, getattr(torch, precision)) if model is None else model
+        model = _part_from_files(encoder, dtype, deepest) or _from_files(encoder, dtype)
     else:
         model = _random(encoder)
         for parameter in model.parameters():  # buffers keep the dtype that the model creates them with
-            parameter.data = parameter.data.to(getattr(torch, precision))
+            parameter.data = parameter.data.to(dtype)
     if getattr(model, "pooler", None) is not None:  # no hidden state depends on it
         model.pooler = torch.nn.Identity()  # not None: some models call it without asking
     model = model.to(device).eval().requires_grad_(False)
@@ -73,10 +74,9 @@ def load_model(
         model.takes_padding, model.is_causal = _try(model, encoder, texts, deepest)
         if final_norm == "each":
             model.norm_of_each = _final_norm(model, encoder, texts), encoder.num_layers
-        at = encoder.num_layers if deepest is None else deepest
-        if at < encoder.num_layers and not _stops_at(at, model, texts, hidden_states(model, *texts)):
+        if deepest < encoder.num_layers and not _stops_at(deepest, model, texts, hidden_states(model, *texts)):
             blocks = f"all its {encoder.num_layers} blocks are computed"
-            print(f"{encoder.name} cannot be stopped at layer {at}; {blocks}.", file=sys.stderr)
+            print(f"{encoder.name} cannot be stopped at layer {deepest}; {blocks}.", file=sys.stderr)
     return model
 
 
@@ -304,9 +304,7 @@ def trial_texts(encoder: Encoder, device: str) -> tuple[torch.Tensor, torch.Tens
     return ids, mask, torch.zeros_like(ids) if special.has_types else None
 
 
-def _try(
-    model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...], deepest: int | None = None
-) -> tuple[bool, bool | None]:
+def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...], deepest: int) -> tuple[bool, bool | None]:
     """Returns whether a text has the same hidden states alone and padded, and whether the encoder is causal.
 
     Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding. An encoder that
@@ -378,16 +376,11 @@ def _try_longest(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...
             hook.remove()
 
 
-def check_states(
-    states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
-) -> None:
+def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int) -> None:
     """Raises unless the encoder gives one hidden state per piece and layer, at least up to the deepest stored layer."""
-    least = (encoder.num_layers if deepest is None else deepest) + 1
     shapes = [tuple(getattr(state, "shape", ())) for state in states]
-    if (
-        any(shape != (*batch, encoder.hidden_size) for shape in shapes)
-        or not least <= len(states) <= encoder.num_layers + 1
-    ):
+    are_right = all(shape == (*batch, encoder.hidden_size) for shape in shapes)
+    if not are_right or not deepest < len(states) <= encoder.num_layers + 1:
         raise UserError(
             f"{encoder.name} gives hidden states {shapes} for a batch of {tuple(batch)}; {encoder.num_layers + 1} with "
             f"{encoder.hidden_size} values for each piece are needed. Use another encoder: encoder.name=OWNER/NAME."

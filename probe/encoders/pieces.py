@@ -55,10 +55,6 @@ class Pieces:
     def __post_init__(self) -> None:
         self._starts = np.cumsum([0, *map(len, self.of_word)], dtype=np.int64)  # (words + 1,)
 
-    def lengths(self, first: int, last: int) -> np.ndarray:
-        """Returns (last - first,), the number of pieces of each of words first..last."""
-        return np.diff(self._starts[first : last + 1])
-
     def count(self, first: int, last: int) -> int:
         """Returns the total number of pieces of words first..last."""
         return int(self._starts[last] - self._starts[first])

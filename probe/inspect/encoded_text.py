@@ -82,13 +82,13 @@ class TextEncoder:
         if not ids:
             raise UserError(f"{name} is empty, and {encoder.name} adds no special pieces to a text.")
         before, after = len(special.prefix), len(special.suffix)
-        numbers = np.arange(len(words)).repeat(pieces.lengths(0, len(words))).tolist()
+        numbers = [number for number, ids in enumerate(pieces.of_word) for _ in ids]
         states, vectors = [], []  # of each window's own pieces and words
         for window in windows:
             inputs, mask, types = to_tensors([window], pieces, encoder)
             types = None if types is None else types.to(self.device)
             output = hidden_states(self.model, inputs.to(self.device), mask.to(self.device), types)
-            check_states(output, inputs.shape, encoder)
+            check_states(output, inputs.shape, encoder, encoder.num_layers)
             layers = torch.stack(output).float().cpu()  # (L + 1, 1, pieces of the window, H)
             positions, lengths, _ = kept_pieces([window], pieces, encoder, subword, layers.shape[2])
             vectors.append(word_states(tuple(layers), positions, lengths, subword))

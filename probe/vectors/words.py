@@ -50,13 +50,12 @@ def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: in
     after the previous one, and the last ends with the text. A word is taken from the window in which its smaller
     distance to the two ends is largest. Raises UserError for a word that is longer than a window.
     """
-    lengths = pieces.lengths(0, len(pieces.of_word))
-    if len(lengths) and lengths.max() > max_text_pieces:
-        position = int(np.argmax(lengths > max_text_pieces))
-        raise UserError(
-            f"{split.place(position)}: {lengths[position]} pieces, but the encoder takes at most {max_text_pieces} "
-            "at once. Split the word or use an encoder with a longer window."
-        )
+    for position, ids in enumerate(pieces.of_word):
+        if len(ids) > max_text_pieces:
+            raise UserError(
+                f"{split.place(position)}: {len(ids)} pieces, but the encoder takes at most {max_text_pieces} at once. "
+                "Split the word or use an encoder with a longer window."
+            )
     texts = bounds(split.lengths)
     if context == "document":
         if split.documents is None:
@@ -149,7 +148,7 @@ def states_of(
     lengths = None if lengths is None else to_device(lengths, device)
     types = None if types is None else to_device(types, device)
     states = hidden_states(model, to_device(ids, device), to_device(mask, device), types)
-    check_states(states, ids.shape, encoder, deepest=layers[-1])
+    check_states(states, ids.shape, encoder, layers[-1])
     return word_states(tuple(states[k] for k in layers), positions, lengths, cfg.subword), rows
 
 
@@ -184,10 +183,8 @@ def batches(text: Text, shard: Shard, batch_pieces: int, device: str) -> list[li
 
     It chooses the cuts with the least work: computed pieces with padding, plus the device's BATCH_COST per batch.
     """
-    counted = [(text.pieces.count(window.first, window.last), window) for window in text.windows_of(shard)]
-    counted.sort(key=lambda pair: pair[0])
-    windows = [window for _, window in counted]
-    widths = [count + text.encoder.special.count for count, _ in counted]
+    windows = sorted(text.windows_of(shard), key=lambda window: text.pieces.count(window.first, window.last))
+    widths = [text.pieces.count(window.first, window.last) + text.encoder.special.count for window in windows]
     least = np.zeros(len(windows) + 1, dtype=np.int64)  # work for the first n windows ...
     begin_of = [0] * (len(windows) + 1)  # ... and where the last of their batches begins
     for end, width in enumerate(widths, 1):
