@@ -18,7 +18,7 @@ import transformers
 from probe.config import Config, UserError
 from probe.encoders.pooling import POOLINGS
 from probe.export.export import new_folder
-from probe.export.model import EQUAL, cut_behind, save_tokenizer, sizes_and_speeds, what_is_left
+from probe.export.model import EQUAL, cut_behind, save_tokenizer, what_is_left
 from probe.probes.selection import select
 from probe.system.files import write_atomically, write_json
 from probe.vectors.sources import open_text_encoder
@@ -49,13 +49,11 @@ def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> No
             f"features.sentence={cfg.features.sentence}: sentence-transformers pools by {', '.join(POOLINGS)}."
         )
     with new_folder(target, "--sentence-transformers") as part:
-        whole, smaller, blocks, texts, measured = cut_behind(encoder, layer, cfg.features.final_norm)
-        smaller.save_pretrained(part)
+        cut_model = cut_behind(encoder, layer, cfg.features.final_norm)
+        cut_model.smaller.save_pretrained(part)
         save_tokenizer(encoder.text_tokenizer, part)
-        ids, mask, types = texts
-        inputs = {"input_ids": ids, "attention_mask": mask} | ({} if types is None else {"token_type_ids": types})
-        again = transformers.AutoModel.from_pretrained(part).eval()(**inputs).last_hidden_state
-        if blocks != layer or (again - measured[-1]).norm() > EQUAL * measured[-1].norm():
+        again = transformers.AutoModel.from_pretrained(part).eval()(**cut_model.inputs).last_hidden_state
+        if cut_model.blocks != layer or (again - cut_model.measured[-1]).norm() > EQUAL * cut_model.measured[-1].norm():
             raise UserError(
                 f"{encoder.name} cut behind layer {layer} gives other vectors than were measured. If a norm "
                 "stands behind its last layer, measure and export with features.final_norm=each."
@@ -71,11 +69,10 @@ def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> No
         pooling = {keys[1]: name == read["pooling"] for name, keys in POOLINGS.items()}
         write_json(part / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.hidden_size, **pooling})
         write_json(part / "sentence_bert_config.json", {"max_seq_length": read["pieces"], "do_lower_case": False})
-        left = what_is_left(encoder, blocks, *sizes_and_speeds((whole, smaller), texts))
-        about = f"layer {layer} of {encoder.name}: {left}"
+        about = f"layer {layer} of {encoder.name}: {what_is_left(encoder, cut_model)}"
         card = (
             f"---\nlibrary_name: sentence-transformers\nbase_model: {encoder.name}\n---\n\n# {target.name}\n\n{about}"
         )
         usage = f"from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer({target.name!r})"
-        write_atomically(part / "README.md", f"{card} (on the CPU that wrote this).\n\n```python\n{usage}\n```\n")
+        write_atomically(part / "README.md", f"{card}, on the CPU that wrote this.\n\n```python\n{usage}\n```\n")
     log(f"{about}; pooled by {read['pooling']}, in {target}")

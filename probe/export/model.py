@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -84,25 +84,24 @@ def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: 
     (tagger, normalization), encoder = trained.probe, trained.encoder
     deepest = max(record.layers.indices)
     with new_folder(target, "--model") as part:
-        whole, smaller, blocks, texts, measured = cut_behind(encoder, deepest, cfg.features.final_norm)
-        served = _with_classifier(smaller, texts, record, tagger, normalization) if blocks == deepest else None
-        (served or smaller).save_pretrained(part)
+        cut_model = cut_behind(encoder, deepest, cfg.features.final_norm)
+        served = _with_classifier(cut_model, record, tagger, normalization) if cut_model.blocks == deepest else None
+        (served or cut_model.smaller).save_pretrained(part)
         save_tokenizer(encoder.tokenizer, part)
         for path in (file, weights_path(file)):
             (part / path.parent.name).mkdir()
             shutil.copyfile(path, part / path.parent.name / path.name)
         made = open_text_encoder(of_export(cfg, part).encoder, cfg.features.cache_dir)
         again = load_model(made, "cpu", final_norm=cfg.features.final_norm)
-        if not _are_equal(hidden_states(again, *texts), measured):
+        if not _are_equal(hidden_states(again, *cut_model.texts), cut_model.measured):
             raise UserError(f"{encoder.name} gives other features once it is cut and saved, so nothing was written.")
-        write_json(part / MODEL, ExportedModel(made.fingerprint, blocks, record.key))
-        sizes, speeds = sizes_and_speeds((whole, smaller), texts)
+        write_json(part / MODEL, ExportedModel(made.fingerprint, cut_model.blocks, record.key))
+        left = what_is_left(encoder, cut_model)
         usage = _usage(part, served, made) if served else ""
-        card = _card(record, row, blocks, usage, sizes, speeds, target.name)
-        write_atomically(part / "README.md", card)
-    log(f"{record.label}: {what_is_left(encoder, blocks, sizes, speeds)}")
+        write_atomically(part / "README.md", _card(record, row, left, usage, target.name))
+    log(f"{record.label}: {left}")
     uses = {PIPELINE: ", for a pipeline of transformers", WORDS: f", for transformers as {target / 'README.md'} shows"}
-    log(f"{type(served or smaller).__name__} in {target}{uses.get(usage, '')}")
+    log(f"{type(served or cut_model.smaller).__name__} in {target}{uses.get(usage, '')}")
 
 
 class Cut(NamedTuple):
@@ -118,40 +117,23 @@ class Cut(NamedTuple):
     texts: Texts
     measured: States
 
+    @property
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """Returns the texts as transformers takes them."""
+        ids, mask, types = self.texts
+        return {"input_ids": ids, "attention_mask": mask} | ({} if types is None else {"token_type_ids": types})
+
 
 def cut_behind(encoder: Encoder, layer: int, final_norm: str) -> Cut:
-    """Loads an encoder and cuts it behind a layer, or one block later (see `_cut`). final_norm: as in the config."""
-    whole: Any = load_model(encoder, "cpu", final_norm=final_norm)
-    texts = trial_texts(encoder, "cpu")
-    measured = hidden_states(whole, *texts)[: layer + 1]
-    return Cut(whole, *_cut(encoder, whole, texts, measured), texts, measured)
-
-
-def sizes_and_speeds(models: Sequence[Any], texts: Texts) -> tuple[list[int], list[float]]:
-    """Returns the number of weights of each model, and the pieces that it reads per second on the CPU."""
-    sizes = [sum(weight.numel() for weight in model.parameters()) for model in models]
-    return sizes, [_pieces_per_second(model, texts) for model in models]
-
-
-def what_is_left(encoder: Encoder, blocks: int, sizes: Sequence[int], speeds: Sequence[float]) -> str:
-    """Says what a cut encoder saves. sizes, speeds: of the whole one and the smaller one."""
-    weights = f"{sizes[1] / 1e6:.1f} M of {sizes[0] / 1e6:.1f} M weights"
-    faster = f"{speeds[1] / speeds[0]:.1f} times as fast as the whole encoder"
-    return f"{blocks} of {encoder.num_layers} blocks, {weights}, {faster}"
-
-
-def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[Any, int]:
-    """Returns the encoder with as few blocks as give the measured hidden states, and the number of these blocks.
-
-    texts: of `trial_texts`. measured: of the whole encoder on these texts, layers 0 to the deepest that is needed.
+    """Loads an encoder and cuts it to as few blocks as give the measured hidden states. final_norm: as in the config.
 
     Some encoders apply a final norm to their last hidden state only. After a cut behind block k, layer k would have
     this norm. So such an encoder keeps block k + 1 too.
     """
-    deepest = len(measured) - 1
-    for blocks in (deepest, deepest + 1):
-        if blocks >= encoder.num_layers:
-            return whole, encoder.num_layers
+    whole: Any = load_model(encoder, "cpu", final_norm=final_norm)
+    texts = trial_texts(encoder, "cpu")
+    measured = hidden_states(whole, *texts)[: layer + 1]
+    for blocks in range(layer, min(layer + 2, encoder.num_layers)):
         try:
             smaller: Any = type(whole)(cut_config(whole.config, blocks)).eval().requires_grad_(False)
             if getattr(smaller, "pooler", None) is not None:
@@ -161,10 +143,32 @@ def _cut(encoder: Encoder, whole: Any, texts: Texts, measured: States) -> tuple[
             weights = whole.state_dict()
             smaller.load_state_dict({name: weights[name] for name in smaller.state_dict()})
             if _are_equal(hidden_states(smaller, *texts), measured):
-                return smaller, blocks
+                return Cut(whole, smaller, blocks, texts, measured)
         except Exception:  # whatever a model raises that cannot be made smaller
             continue
-    return whole, encoder.num_layers
+    return Cut(whole, whole, encoder.num_layers, texts, measured)
+
+
+def what_is_left(encoder: Encoder, cut_model: Cut) -> str:
+    """Says what a cut encoder saves, with its speed on this CPU."""
+    first, _, first_types = cut_model.texts
+    ids = first[:1].repeat(SPEED_TEXTS, 1)
+    types = None if first_types is None else first_types[:1].repeat(SPEED_TEXTS, 1)
+
+    def pieces_per_second(model: Any) -> float:
+        def read(_: int) -> int:
+            hidden_states(model, ids, torch.ones_like(ids), types)
+            return ids.numel()
+
+        return units_per_second(range(SPEED_TIMES), read)
+
+    models = (cut_model.whole, cut_model.smaller)
+    before, after = (sum(weight.numel() for weight in model.parameters()) / 1e6 for model in models)
+    slow, fast = map(pieces_per_second, models)
+    return (
+        f"{cut_model.blocks} of {encoder.num_layers} blocks, {after:.1f} M of {before:.1f} M weights, "
+        f"{fast / slow:.1f} times as fast as the whole encoder ({fast:,.0f} pieces per second)"
+    )
 
 
 def _are_equal(states: States, measured: States) -> bool:
@@ -175,9 +179,7 @@ def _are_equal(states: States, measured: States) -> bool:
     )
 
 
-def _with_classifier(
-    smaller: Any, texts: Texts, record: RunRecord, tagger: Tagger, normalization: Normalization | None
-) -> Any:
+def _with_classifier(cut_model: Cut, record: RunRecord, tagger: Tagger, normalization: Normalization | None) -> Any:
     """Returns the cut encoder with the probe as its head, of transformers' class for it; None if there is none.
 
     That is so for a linear probe on the vectors of the last layer. Its normalization becomes part of the weights.
@@ -185,13 +187,13 @@ def _with_classifier(
     is_plain = record.task.is_per_word and len(record.layers.indices) == 1 and not tagger.is_mix
     if not is_plain or tagger.lstm is not None or record.config.features.get("subword") != "first":
         return None
-    config = copy.deepcopy(smaller.config)
+    config = copy.deepcopy(cut_model.smaller.config)
     config.id2label = dict(enumerate(tagger.labels))
     config.label2id = {label: number for number, label in config.id2label.items()}
     try:
         model: Any = transformers.AutoModelForTokenClassification.from_config(config).eval().requires_grad_(False)
         base = getattr(model, model.base_model_prefix)
-        base.load_state_dict({name: smaller.state_dict()[name] for name in base.state_dict()})
+        base.load_state_dict({name: cut_model.smaller.state_dict()[name] for name in base.state_dict()})
         (head,) = (
             module
             for module in model.modules()
@@ -202,12 +204,10 @@ def _with_classifier(
             weight = weight * normalization.gain[0]
             bias = bias - weight @ normalization.shift[0]
         head.weight.data, head.bias.data = weight, bias
-        ids, mask, types = texts
-        inputs = {"input_ids": ids, "attention_mask": mask} | ({} if types is None else {"token_type_ids": types})
-        scores = model(**inputs).logits
+        scores = model(**cut_model.inputs).logits
     except Exception:  # whatever a model raises that has no such head
         return None
-    states = hidden_states(smaller, ids, mask, types)[record.layers.indices[0]]
+    states = hidden_states(cut_model.smaller, *cut_model.texts)[record.layers.indices[0]]
     layer = combine_stored([states.flatten(0, 1)], record.selection, normalization)
     expected = tagger.classifier(layer.float()).view_as(scores)
     return model if (scores - expected).norm() <= EQUAL * expected.norm() else None
@@ -249,20 +249,7 @@ def _usage(folder: Path, model: Any, made: Encoder) -> str:
         return usage
 
 
-def _pieces_per_second(model: Any, texts: Texts) -> float:
-    """Measures an encoder's speed on the CPU."""
-    ids, types = texts[0][:1].repeat(SPEED_TEXTS, 1), None if texts[2] is None else texts[2][:1].repeat(SPEED_TEXTS, 1)
-
-    def read(_: int) -> int:
-        hidden_states(model, ids, torch.ones_like(ids), types)
-        return ids.numel()
-
-    return units_per_second(range(SPEED_TIMES), read)
-
-
-def _card(
-    record: RunRecord, row: Row | None, blocks: int, usage: str, sizes: list[int], speeds: list[float], name: str
-) -> str:
+def _card(record: RunRecord, row: Row | None, left: str, usage: str, name: str) -> str:
     dev, test, score = record.scores.dev.headline, record.scores.test.headline, record.task.headline.name
     indices = record.layers.indices
     chosen = "layer" if len(indices) == 1 else f"{record.layers.combine} of layers"
@@ -270,18 +257,16 @@ def _card(
     lines = [
         f"---\nlibrary_name: transformers\npipeline_tag: {task}\nbase_model: {record.encoder.name}\n---",
         f"\n# {name}\n",
-        f"{record.encoder.name}, cut to {blocks} of {record.encoder.num_layers} blocks. A probe was trained on its "
-        f"frozen vectors: {describe_probe(record.config.probe)}, {chosen} {format_layers(indices)}.\n",
+        f"{record.encoder.name}, cut to {left}, on the CPU that wrote this. A probe was trained on its frozen vectors: "
+        f"{describe_probe(record.config.probe)}, {chosen} {format_layers(indices)}.\n",
         f"- Corpus: {record.data.name}. Dev {score} {percent(dev)}, test {score} {percent(test)}.",
         *["- Training was ended before it converged."] * (record.outcome != "converged"),
         f"- Row `{record.row}`, seed {record.seed}, record `{record.key}`.",
-        f"- The encoder has {sizes[1] / 1e6:.1f} M weights, not {sizes[0] / 1e6:.1f} M. It reads {speeds[1]:,.0f} "
-        f"pieces per second instead of {speeds[0]:,.0f} (on the CPU that wrote this).",
         f"- Labels: {', '.join(record.data.labels or sorted(record.scores.dev.per_type))}.",
     ]
     if row is not None and row.behind:
         behind = f"at most {percent(abs(row.behind[0]))} points behind the truly best of its table (95 % confidence)"
-        lines.insert(-2, f"- Over {row.n} seeds the row has dev {score} {percent(row.dev_mean)} and lies {behind}.")
+        lines.insert(-1, f"- Over {row.n} seeds the row has dev {score} {percent(row.dev_mean)} and lies {behind}.")
     if usage:
         lines.append(f"\n```python\n{usage.format(name=name).lstrip()}```")
         lines.append("\nThere, a text must fit the encoder. This package reads longer ones too, in windows:")
