@@ -13,12 +13,12 @@ B windows in a batch, P pieces, W words, H hidden size, C labels.
 from __future__ import annotations
 
 import hashlib
-import mmap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import xxhash
 from torch import Tensor, nn
@@ -226,27 +226,20 @@ def _resume(parts: dict[str, Any], checkpoint: Path, made_by: str) -> bool:
     """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did."""
     tuned = parts["weights"]
     try:
-        if not checkpoint.is_file() or not _is_whole(checkpoint):
+        if not checkpoint.is_file():  # reading a FIFO would not end
+            return False
+        content = np.memmap(checkpoint, mode="r").data
+        if xxhash.xxh3_128_digest(content[:-CHECKSUM_BYTES]) != content[-CHECKSUM_BYTES:].tobytes():
             return False
         state = torch.load(checkpoint, map_location=tuned.device, weights_only=True)
         if state["made_by"] != made_by:
             return False
         tuned.progress = Progress(**state["progress"])
-    except Exception:  # none yet, or anything else in its place
+    except Exception:  # anything else in its place
         return False
     for name, part in parts.items():
         part.load_state_dict(state[name])
     return True
-
-
-def _is_whole(file: Path) -> bool:
-    """Tells whether a file ends with the checksum of all before it."""
-    with (
-        file.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        memoryview(content)[:-CHECKSUM_BYTES] as part,
-    ):
-        return xxhash.xxh3_128_digest(part) == content[-CHECKSUM_BYTES:]
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:

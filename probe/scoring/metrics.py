@@ -104,12 +104,10 @@ def problem_of(counts: Counts) -> str | None:
         return f"has no {missing}"
     if not counts["words"]:
         return "has no sentence"
-    mismatched = next((name for name, column in counts.items() if len(column) != len(counts["words"])), None)
-    return (
-        f"has {len(counts['words'])} sentences in words, {len(counts[mismatched])} in {mismatched}"
-        if mismatched
-        else None
-    )
+    for name, column in counts.items():
+        if len(column) != len(counts["words"]):
+            return f"has {len(counts['words'])} sentences in words, {len(column)} in {name}"
+    return None
 
 
 def scores_of(counts: Counts) -> Scores:

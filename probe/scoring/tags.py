@@ -89,7 +89,8 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
         return "IO"
     if wrong_form := [tag for tag in kinds if not PREFIXED.fullmatch(tag)]:
         raise TagSchemeError(
-            wrong_form[0], f"is not O or one of {', '.join(PREFIXES)}'s prefixes, '-' and a type, as {_few(prefixed)}"
+            wrong_form[0],
+            f"is not O or one of {', '.join(PREFIXES)}'s prefixes, '-' and a type, as {', '.join(prefixed[:3])}",
         )
     prefixes = {tag[0] for tag in kinds}
     if wanted == "auto" and prefixes <= set("BI"):
@@ -100,7 +101,7 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
     guess = "BMES" if "M" in prefixes else "BIOES" if prefixes & set("ES") else "BILOU"
     scheme = wanted if wanted != "auto" else guess
     if wrong_prefix := [tag for tag in kinds if tag[0] not in PREFIXES[scheme]]:
-        also = "" if wanted != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ESM'])}"
+        also = "" if wanted != "auto" else f" as {', '.join([tag for tag in kinds if tag[0] in 'ESM'][:3])}"
         raise TagSchemeError(wrong_prefix[0], f"is not {scheme}{also} (prefixes {', '.join(PREFIXES[scheme])})")
     if wanted == "auto":
         # A few E-, S-, L- or U- in a file that is otherwise IOB are mistakes, not a scheme.
@@ -140,7 +141,3 @@ def with_prefixes(sentences: list[list[str]], scheme: str) -> list[list[str]]:
     if scheme != "IO" or all(tag.startswith("I-") for tag in kinds):
         return sentences
     return [[tag if tag == "O" else f"I-{tag}" for tag in tags] for tags in sentences]
-
-
-def _few(tags: Sequence[str]) -> str:
-    return ", ".join(tags[:3])

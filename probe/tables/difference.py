@@ -58,7 +58,10 @@ def differences(
         raise UserError(f"--difference: {names[0]!r} is given twice. Give two rows.")
     built = [[row for row in build_rows(at, margin) if row.n] for at in folders]
     for at, rows, name in zip((a, b), (built[0], built[-1]), names, strict=False):
-        _refuse_unknown(name, at, [*dict.fromkeys(row.full_name for row in rows)])
+        known = [*dict.fromkeys(row.full_name for row in rows)]
+        if name not in known:
+            hint = f" Did you mean {close!r}?" if (close := closest(name, known)) else ""
+            raise UserError(f"--difference: {at} has no row {name!r}.{hint} There are: {'; '.join(known)}.")
     sides = [tables_of([row for row in rows if len(folders) == 1 or row.label != UNCONVERGED]) for rows in built]
     tables = _comparable(sides, names)
     if not tables:
@@ -143,13 +146,6 @@ def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
                 " The best was chosen by these scores, so alone it looks better than it is: the table's label holds."
             )
     return text
-
-
-def _refuse_unknown(name: str, folder: Path, known: Sequence[str]) -> None:
-    """Raises UserError for a name that is none of these rows."""
-    if name not in known:
-        hint = f" Did you mean {close!r}?" if (close := closest(name, known)) else ""
-        raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(known)}.")
 
 
 def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: Load) -> Difference:

@@ -161,7 +161,7 @@ def _rising_notes(rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _failing_notes(rows: Sequence[Row]) -> list[str]:
+def _failing_notes(rows: Sequence[Row]) -> Iterator[str]:
     """Names runs that failed to train where others of their row did not: no number of seeds makes up for these."""
     failing = []
     for row in (row for row in rows if row.section == MAIN and row.n > 2 and not row.unconverged):
@@ -173,33 +173,31 @@ def _failing_notes(rows: Sequence[Row]) -> list[str]:
             for name, score in scores.items()
             if usual - score > limit
         ]
-    if not failing:
-        return []
-    return [f"fails now and then: {first_few(failing, MOST_NAMED)}. The label of such a row is not reliable."]
+    if failing:
+        yield f"fails now and then: {first_few(failing, MOST_NAMED)}. The label of such a row is not reliable."
 
 
-def _rate_notes(rows: Sequence[Row]) -> list[str]:
+def _rate_notes(rows: Sequence[Row]) -> Iterator[str]:
     """Says that each row is shown at its best learning rate, and where others may do better."""
     tuned = [row for row in rows if row.rates and row.section == MAIN]
     if not tuned:
-        return []
+        return
     most = max(len(row.rates) for row in tuned)
     note = f"rate: each row is shown at the best of {most} learning rates by dev mean (--columns default,rates)."
     if fewer := [row.title for row in rows if row.section == MAIN and row.n and len(row.rates) < most]:
         note += f" Fewer were tried of {', '.join(fewer)}."
-    ends = [
-        row.title
-        for row in tuned
-        if len(row.rates) > 1 and row.setting.probe["learning_rate"] in (min(row.rates), max(row.rates))
-    ]
-    return [note + (f" At the lowest or highest rate tried, others may do better: {', '.join(ends)}." if ends else "")]
+    several = [row for row in tuned if len(row.rates) > 1]
+    if ends := [row.title for row in several if row.setting.probe["learning_rate"] in (min(row.rates), max(row.rates))]:
+        note += f" At the lowest or highest rate tried, others may do better: {', '.join(ends)}."
+    yield note
 
 
-def _scale_notes(rows: Sequence[Row]) -> list[str]:
+def _scale_notes(rows: Sequence[Row]) -> Iterator[str]:
     """Names the rows that add up layers of unlike scale, where their records know it."""
     messages = {}
     for row in rows:
         for layers in (record.layers for record in row.records.values()):
             if layers.deviations and (message := unlike_layers(row.title, layers.combine, layers.deviations)):
                 messages[row.title] = message
-    return [f"scale: {'; '.join(messages.values())}: {REMEDY}."] if messages else []
+    if messages:
+        yield f"scale: {'; '.join(messages.values())}: {REMEDY}."

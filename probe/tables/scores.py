@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from probe.config import UserError, closest, default_margin
+from probe.config import UserError, default_margin, suggestion
 from probe.data.split import lines_of
 from probe.format import pluralize
 from probe.scoring.compare import Comparison, Sample
@@ -71,7 +71,7 @@ def read_scores(file: Path) -> pandas.DataFrame:
     header = [name.strip() for name in next(iter(lines.values()), [])]
     for name in FIELDS:
         if (times := header.count(name)) > 1 or (not times and name in ("row", "score")):
-            hint = f" Is it {close!r}?" if not times and (close := closest(name, header)) else ""
+            hint = "" if times else suggestion(name, header)
             raise UserError(
                 f"--scores {file}: {f'{times} columns' if times else 'no column'} {name!r}.{hint} Columns are "
                 f"{', '.join(FIELDS)}, with commas between."
