@@ -27,7 +27,7 @@ from probe.system.files import to_jsonable, write_atomically
 from probe.system.locks import alone
 from probe.tables.columns import choose_columns
 from probe.tables.figures import NARROW, Picture, pictures
-from probe.tables.formats import as_table, render, task_tables, write_tables
+from probe.tables.formats import TextTable, as_table, render, task_tables, write_tables
 from probe.tables.notes import heading
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, by_score, tables_of
@@ -113,7 +113,11 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     figures = [_figure(picture, drawn[picture.name]) for picture in shown]
-    records = {file: record for row in rows for file, record in row.records.items()}
+    lines = []
+    for row in rows:
+        for file, run in row.records.items():
+            scores = [percent(run.scores.dev.headline), percent(run.scores.test.headline)]
+            lines.append([row.full_name, str(run.seed), *scores, file.name])
     again = next((row.record for row in rows if row.n), None)
     return environment.get_template(TEMPLATE.name).render(
         title=_title(folder, rows, screen),
@@ -121,19 +125,14 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         tasks=task_tables(rows),
         screen=screen_table(screen) if screen else None,
         figures=[figure for figure in figures if figure["table"] is None],
-        settings=list(_settings(list(records.values()))),
-        records=[
-            [row.full_name, run.seed, percent(run.scores.dev.headline), percent(run.scores.test.headline), file.name]
-            for row in rows
-            for file, run in row.records.items()
-        ],
+        settings=list(_settings([run for row in rows for run in row.records.values()])),
+        records=TextTable(["row", "seed", "dev", "test", "record"], lines, [True] * 5),
         again=again and shlex.join(["probe", "verify", str(folder), "--rerun", again.row, "--seed", str(again.seed)]),
         problems=[str(problem) for problem in bad_records(folder).values()],
     )
 
 
 def _title(folder: Path, rows: Sequence[Row], screen: ScreenRecord | None) -> str:
-    """Says what the results compare, and names the folder."""
     encoders, corpora = [short_name(row.setting.encoder) for row in rows], [row.setting.data for row in rows]
     if not rows and screen:
         encoders, corpora = [*screen.encoders], [screen.corpus]
@@ -142,7 +141,6 @@ def _title(folder: Path, rows: Sequence[Row], screen: ScreenRecord | None) -> st
 
 
 def _figure(picture: Picture, drawn: Sequence[bytes]) -> dict[str, Any]:
-    """Gives a picture as a part of the page."""
     wide, narrow = (f"data:image/png;base64,{base64.b64encode(content).decode()}" for content in drawn)
     return {"alt": picture.alt, "table": picture.table, "wide": wide, "narrow": narrow}
 
