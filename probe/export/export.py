@@ -49,7 +49,6 @@ class Vectors:
     CPU in the stored dtype (sums and means: float32). Rows are what NumPy takes: a number, a slice, a list, an array,
     or a mask; indices within each vector may follow: `vectors[:, 0]`. `numpy.asarray(vectors)` reads everything into
     memory; bfloat16, which NumPy lacks, becomes float32. `.std()` of float16 overflows: `.astype(numpy.float32)`.
-
     normalization: what `layers.normalize` did to each layer, a function of a list of layers, each (words, H), so that
     vectors of new text can be brought to the same scale; None if nothing.
     """
@@ -141,10 +140,7 @@ def splits_with_features(cfg: Config, each: bool = False) -> Splits:
 
 
 def plan_to_read(cfg: Config, each: bool) -> Plan:
-    """Returns the plan whose vectors are read; with `each`, its layers uncombined, as for a mix.
-
-    Raises UserError for runs without stored vectors: a fine-tuned encoder, no layer.
-    """
+    """Returns the plan whose vectors are read; with `each`, its layers uncombined, as for a mix. Raises UserError."""
     if not PROBES[cfg.probe.kind].reads_features:
         raise UserError(f"Features come from a frozen encoder: omit probe={cfg.probe.kind}.")
     # No probe is trained here. One with LSTM layers would be refused where a whole text has one label.
@@ -160,7 +156,6 @@ def units_of(planned: Plan) -> dict[str, Split]:
 
 
 def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
-    """Returns each split's vectors; see `splits_with_features`."""
     selection, device = planned.selection, resolve_device(planned.cfg.device)
     # Layers that are not combined are normalized one by one, as in a concatenation.
     normalized = replace(selection, combine="concat") if each else selection
@@ -180,8 +175,8 @@ def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
 def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) -> None:
     """Writes a config's corpus and features into a new folder.
 
-    each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
-    cannot be created. Existing files never change.
+    each: see `splits_with_features`. Raises UserError, before anything is computed, for a target that exists or cannot
+    be created.
     """
     with new_folder(target) as part:
         planned = plan_to_read(cfg, each)
@@ -205,7 +200,7 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
 def new_folder(target: Path, option: str = "--to") -> Iterator[Path]:
     """Gives a folder to write to, which becomes the target at the end of the block, or is removed if that fails.
 
-    option: names another folder. Raises UserError for a target that exists or cannot be written.
+    option: of the command, that names the folder. Raises UserError for a target that exists or cannot be written.
     """
     if target.exists() or target.is_symlink():
         raise UserError(f"{target} already exists and was not changed. To use another folder: {option} DIR.")
@@ -253,7 +248,7 @@ def _write_vectors(path: Path, vectors: Vectors, shards: Sequence[Shard], advanc
 
 
 def _about(planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
-    """Returns the content of export.json: the export's identity, the names, and the versions that wrote it."""
+    """Returns the content of export.json."""
     corpus, encoder, selection = planned.corpus, planned.encoder, planned.selection
     settings = settings_of(planned.cfg, encoder)
     identity = {

@@ -48,7 +48,6 @@ from probe.vectors.sources import open_text_encoder
 EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
 SPEED_TEXTS, SPEED_TIMES = 32, 6
 FIRST = AggregationStrategy.FIRST
-Texts: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # ids, mask, segment ids
 SAMPLE = "\"Ana\" (born in Paris) met U.S. co-founders' friends in Zürich/東京: don't! £3.50."
 # How transformers alone tags with a model that has a classifier: a text whose words its pipeline finds, or words.
 PIPELINE = """
@@ -114,7 +113,7 @@ class Cut(NamedTuple):
     whole: Any
     smaller: Any
     blocks: int
-    texts: Texts
+    texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # ids, mask, segment ids
     measured: States
 
     @property

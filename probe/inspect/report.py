@@ -53,7 +53,6 @@ def lines_of_readings(cfg: Config, texts: list[str], sentence: str | None, word:
 
 
 def show_reading(reading: EncodedText, number: int, reader: TextEncoder) -> list[str]:
-    """Returns lines with the pieces, the hidden states and the chosen layers' vectors of one text."""
     last, selection, words = reader.encoder.num_layers, reader.selection, reading.words
     windows = f", in {reading.num_windows} overlapping windows" if reading.num_windows > 1 else ""
     owners = ["-" if word is None else f"{word} {words[word]}" for word in reading.word_of_piece]
@@ -93,7 +92,6 @@ def show_sentences(texts: list[str], vectors: torch.Tensor, how: str) -> list[st
 
 
 def show_comparison(occurrences: list[Occurrence], by_layer: dict[str, Any], num_layers: int) -> list[str]:
-    """Returns lines with a word's occurrences, and their cosines by layer."""
     pairs = list(combinations(range(len(occurrences)), 2))
     columns, rows = [f"{i + 1}-{j + 1}" for i, j in pairs], []
     for k, (name, similarity) in enumerate(by_layer.items()):

@@ -3,7 +3,7 @@
 Training batches hold sentences of near-equal length (sorted within a random pool of POOL batches). So little time is
 spent on padding, and batches are still mixed.
 
-T words of the longest sentence, B sentences, N words in a batch, W words in a split.
+T words of the longest sentence, B sentences, W words in a split.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ class Batch(NamedTuple):
 
 
 class TaggedWords:
-    """Holds a split for training: features (W, ...) on any device, labels (W,), and the lengths of the sentences.
-
-    device: of the batches.
-    """
+    """Holds a split: features (W, ...) on any device, labels (W,), the lengths of sentences, the device of batches."""
 
     def __init__(self, features: Tensor | Streamed, tags: Tags, label_ids: dict[str, int], device: str = "cpu") -> None:
         self.features, self.tags, self.device = features, tags, device

@@ -71,8 +71,7 @@ def combine_stored(
 class Streamed:
     """Represents the result of `read_selection` without loading it: indexing combines rows of memory-mapped shards.
 
-    Only the indexed rows are held in memory; the system caches as many of the store's pages as fit. Each shard's
-    checksums are compared once: in the constructor or, if lazy, when one of its rows is first read. Raises
+    Each shard's checksums are compared once: in the constructor or, if lazy, when one of its rows is first read. Raises
     DamagedShard.
     """
 
@@ -96,7 +95,6 @@ class Streamed:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Returns (W, L * H) for a concat, (W, L, H) for a mix, else (W, H)."""
         return len(self), *self._shape
 
     def __len__(self) -> int:
@@ -127,8 +125,7 @@ class Streamed:
         self._mapped.clear()
 
     def _combined(self, shard: Shard, rows: torch.Tensor | slice) -> torch.Tensor:
-        """Combines some rows of a shard, counted from its first."""
-        layers = [layer[rows] for layer in self._layers(shard)]
+        layers = [layer[rows] for layer in self._layers(shard)]  # rows: counted from the shard's first
         return combine_stored(layers, self._selection, self.normalization)
 
     def _layers(self, shard: Shard) -> list[torch.Tensor]:

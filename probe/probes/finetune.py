@@ -78,7 +78,7 @@ class TaggedText:
 
 
 class FineTuned(nn.Module):
-    """Holds an encoder and a linear layer, which are trained together. progress: of `fine_tune`."""
+    """Holds an encoder and a linear layer, which are trained together."""
 
     def __init__(self, cfg: Config, encoder: Encoder, labels: list[str], device: str) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "str
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
-    """Trains the probe, after extracting missing features. log: gets the features' place, then a line per epoch."""
+    """Trains the probe, after extracting missing features."""
     cfg, splits, task = inputs.cfg, inputs.corpus.splits, inputs.corpus.task
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
@@ -74,10 +74,7 @@ def _deviations(inputs: FitInputs) -> list[float] | None:
 def read_features(
     inputs: FitInputs, device: str, log: Callable[[str], None]
 ) -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
-    """Returns each split's features for the run's layers, where they are, and how they are normalized.
-
-    Extracts missing features first. Raises DamagedShard.
-    """
+    """Returns each split's features for the run's layers, where they are, and how they are normalized."""
     selection = inputs.selection
     store = complete_store(inputs.store, device)
     needed = bytes_needed(store, selection)

@@ -30,9 +30,8 @@ OF_NETWORKS = (
 class ProbeKind:
     """Describes a kind of probe.
 
-    settings: the settings of `ProbeConfig` that it has. caption: its name in the caption of a table, given its recorded
+    settings: those of `ProbeConfig` that it has. caption: its name in the caption of a table, given its recorded
     settings. fitted_by: the module whose `fit` takes `FitInputs` and a function that logs, and returns a `Fit`.
-
     prepare: resets those settings of a run's config that do not apply to this kind, or refuses them. reads_features:
     whether it learns from the feature store, by a `Schedule`, and has weights to save. is_trained: whether it learns in
     epochs. layers_note: added to the layers when a run or a check names them. note: shown under a table that has such a
@@ -59,10 +58,7 @@ def _bilstm_caption(probe: Mapping[str, Any]) -> str:
 
 
 def _prepare_finetune(cfg: Config) -> Config:
-    """Chooses the last layer, so that a sweep over layers makes one run.
-
-    Raises UserError for settings that do not apply: of the feature store, of other conditions, of saved weights.
-    """
+    """Chooses the last layer, so that a sweep over layers makes one run. Refuses settings that do not apply."""
     defaults = {"placement": "auto", "layers": None, "batch_pieces": "auto"}
     refused = [f"features.{name}" for name, value in defaults.items() if getattr(cfg.features, name) != value]
     refused += dict.fromkeys(CONDITIONS[name].setting for name in conditions_of(cfg) if name != "fine_tuned")
@@ -79,8 +75,7 @@ def _prepare_finetune(cfg: Config) -> Config:
 def _prepare_majority_tag(cfg: Config) -> Config:
     """Resets what the baseline does not depend on, so that a sweep over it makes one run.
 
-    The probe's other settings stay, because they say which table the row is in. Raises UserError for a baseline that
-    the task does not have, and for texts that are ids alone.
+    The probe's other settings stay, because they say which table the row is in.
     """
     name, data = cfg.layers.name or cfg.layers.combine, cfg.data
     if cfg.layers.combine not in task_of(data).baselines:
@@ -99,7 +94,6 @@ def _prepare_majority_tag(cfg: Config) -> Config:
 
 
 def _prepare_network(cfg: Config) -> Config:
-    """Resets settings without effect. Raises UserError for a network over words if each sentence has one label."""
     if cfg.probe.num_layers and not task_of(cfg.data).is_per_word:
         raise UserError(
             f"data.task={cfg.data.task} has one label per {task_of(cfg.data).unit}, and an LSTM reads words. "
@@ -188,8 +182,7 @@ def describe_probe(settings: Mapping[str, Any]) -> str:
 def bfloat16_kernels(cfg: Config, device: str) -> Kernels | None:
     """Returns the kernels that compute a run's bfloat16 on this machine; None if everything is float32.
 
-    The probe is always trained with these kernels. Features that were extracted on another machine may be computed by
-    others.
+    Features that were extracted on another machine may be computed by others.
     """
     kind = kind_of(cfg)
     precision = resolve_precision(cfg.probe.precision, device)
@@ -199,5 +192,5 @@ def bfloat16_kernels(cfg: Config, device: str) -> Kernels | None:
 
 
 def slow_bfloat16(cfg: Config, device: str) -> str | None:
-    """Returns the warning that a run's bfloat16 will be slow on this machine; None if it will not."""
+    """Returns the warning that a run's bfloat16 will be slow on this machine, if so."""
     return SLOW[device] if bfloat16_kernels(cfg, device) == "pytorch" else None

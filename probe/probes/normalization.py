@@ -30,7 +30,7 @@ MEASURED_SHARDS = 4  # some 32,000 words
 class Normalization:
     """Describes what is done to each layer before layers are combined: (x - shift) * gain, in float32.
 
-    shift: (L, H). gain: (L, H), or (L, 1) if it is one number per layer.
+    shift: (L, H). gain: (L, H) or (L, 1).
     """
 
     shift: Tensor
@@ -43,7 +43,7 @@ class Normalization:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """Returns the tensors as a file of weights holds them."""
+        """Returns it as a file of weights holds it."""
         return {f"{PREFIX}shift": self.shift, f"{PREFIX}gain": self.gain}
 
 
@@ -90,10 +90,7 @@ def deviations_in(store: FeatureStore, layers: Sequence[int]) -> list[float]:
 
 
 def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> Normalization | None:
-    """Removes the normalization from the tensors of a file of weights and returns it; None if the selection has none.
-
-    Raises KeyError if the file lacks it.
-    """
+    """Removes the normalization from a file's tensors and returns it; None if the selection has none."""
     if selection.normalize is None:
         return None
     return Normalization(weights.pop(f"{PREFIX}shift"), weights.pop(f"{PREFIX}gain"))

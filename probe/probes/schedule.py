@@ -34,7 +34,6 @@ Outcome = Literal["converged", "hit_epoch_limit", "never_learned"]
 
 
 def updates(num_sentences: int, batch_size: int) -> int:
-    """Returns the number of updates in one pass over the sentences."""
     return -(-num_sentences // batch_size)
 
 
@@ -71,7 +70,6 @@ class Schedule:
 
     @classmethod
     def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
-        """Returns the schedule of a training."""
         an_epoch = passes(num_sentences, cfg.batch_size)
         schedule = cls(
             lr_decay=float(cfg.lr_decay) if an_epoch == 1 and cfg.lr_decay != LINEAR else 1.0,
@@ -105,8 +103,8 @@ class Schedule:
     def after_epoch(self, score: float, loss: float) -> None:
         """Registers an epoch's dev score and dev loss.
 
-        An epoch that scores above 0 makes progress if no epoch since the last one at 0 was as high.
-        Epochs before that one count as chance. An epoch at 0 makes progress if its loss is the lowest.
+        An epoch that scores above 0 makes progress if no epoch since the last one at 0 was as high: scores before that
+        one count as chance. An epoch at 0 makes progress if its loss is the lowest.
         """
         above = score > 0
         progress = score > self._best_since_zero if above else loss < self._lowest_loss

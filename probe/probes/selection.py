@@ -78,7 +78,7 @@ def presets_of(num_layers: int, hidden_size: int) -> list[Selection]:
 
 
 def unlike_layers(row: str, combine: str, deviations: Sequence[float]) -> str | None:
-    """Describes a row that adds up layers of these deviations, for a warning; None if they differ little in scale."""
+    """Warns of a row that adds up layers of these deviations; None if they differ little in scale."""
     ratio = max(deviations) / max(min(deviations), 1e-12)
     if ratio <= UNLIKE:
         return None

@@ -33,10 +33,7 @@ WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch
 
 
 class Tagger(nn.Module):
-    """Holds a network of a probe's kind (or none) and a linear layer, on the combined layers of words.
-
-    is_ranked: see `Task`.
-    """
+    """Holds a network of a probe's kind (or none) and a linear layer, on the combined layers of words."""
 
     def __init__(self, cfg: ProbeConfig, selection: Selection, labels: list[str], is_ranked: bool = False) -> None:
         super().__init__()
@@ -80,10 +77,7 @@ class Tagger(nn.Module):
 
     @torch.inference_mode()
     def predict(self, data: TaggedWords) -> tuple[Tags, float]:
-        """Returns the tags of every sentence, and the mean loss of the words whose tag occurs in train.
-
-        Puts the module into evaluation mode.
-        """
+        """Returns the tags of every sentence, and the mean loss of the words whose tag occurs in train."""
         losses = list[Tensor]()
         tags = self._decide(data, lambda scores, batch, _: losses.append(self.loss(scores, batch, "sum")))
         return tags, float(torch.stack(losses).sum()) / max(1, int((data.labels != UNCOUNTED).sum()))
@@ -119,10 +113,7 @@ class Tagger(nn.Module):
 
 
 class Training(pl.LightningModule):
-    """Trains a tagger on TrainingBatches, and scores dev after each epoch.
-
-    schedule.outcome: how the training ended. passes: over all sentences, in an epoch.
-    """
+    """Trains a tagger on TrainingBatches, and scores dev after each epoch."""
 
     def __init__(
         self,
@@ -194,8 +185,8 @@ def train_tagger(
 ) -> Training:
     """Trains until the schedule ends it, by dev's headline score. The tagger has the weights of its best epoch.
 
-    `log` gets one line per epoch. The seed fixes initialisation, batches and
-    dropout. On a CPU the result has the same bits for the same number of threads.
+    The seed fixes initialisation, batches and dropout. On a CPU the result has the same bits for the same number of
+    threads.
     """
     quieten_libraries()
     torch.manual_seed(seed)
@@ -222,7 +213,7 @@ def train_tagger(
 
 
 def quieten_libraries() -> None:
-    """Silences Lightning's adverts and its advice, which does not apply to our users."""
+    """Silences Lightning's adverts, and advice that does not apply to our users."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
     # Lightning uses a name that torch has since deprecated.

@@ -27,7 +27,6 @@ class Progress:
     best_weights: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, point: dict[str, float], dev_tags: Tags, model: nn.Module) -> None:
-        """Adds an epoch. Raises UserError if its loss is not finite."""
         refuse_divergence(point["loss"], len(self.curve) + 1)
         is_best = point["dev"] > max((earlier["dev"] for earlier in self.curve), default=-1.0)
         self.curve.append(point)
@@ -37,7 +36,6 @@ class Progress:
 
 
 def refuse_divergence(loss: float, epoch: int) -> None:
-    """Raises UserError for a loss that is not finite."""
     if not math.isfinite(loss):
         raise UserError(f"the loss is {loss} in epoch {epoch}: training diverged. Lower probe.learning_rate.")
 

@@ -67,8 +67,7 @@ class Sample:
 def seed_variances(scores: np.ndarray, exists: np.ndarray) -> np.ndarray:
     """Estimates the variance of a single run of each row: the larger of its own and the pooled one.
 
-    scores: (..., K, S). exists: (K, S), which of them exist. Returns (..., K). A row with one seed has the pooled
-    variance.
+    scores: (..., K, S). exists: (K, S), which of them exist. Returns (..., K); with one seed the pooled variance.
     """
     n = exists.sum(-1)
     means = (scores * exists).sum(-1) / np.maximum(1, n)
@@ -82,8 +81,7 @@ def place_of_best(means: np.ndarray, n: np.ndarray, variances: np.ndarray) -> np
     """Returns the place of the best row: the one with the highest mean.
 
     A mean of few seeds is high by luck more often. So a row with fewer seeds than another loses LUCK standard errors of
-    what its missing seeds could change. With equal numbers of seeds nothing is lost. means: (K, ...). n: (K,).
-    variances: (K, ...), as `seed_variances` estimates them. Returns (...).
+    what its missing seeds could change. means, variances: (K, ...). n: (K,). Returns (...).
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # a row without seeds loses everything
         missing = (1 / n - 1 / n.max()).reshape(-1, *[1] * (means.ndim - 1))
@@ -92,12 +90,11 @@ def place_of_best(means: np.ndarray, n: np.ndarray, variances: np.ndarray) -> np
 
 
 class Comparison:
-    """Compares the rows of one split. All scores are fractions.
+    """Compares the rows of one split. All scores are fractions. No end of an interval is nearer than LEAST_ITEMS items.
 
     means, n: (K,). variances: (K,), of a single run over seeds. text: (K, K), covariance over the text of the rows'
     means, without the interaction of seeds and text. seed_text: (K,), this interaction, a part of `variances`.
-    over_text: whether there were counts; without them, intervals are over seeds only. No end of an interval is nearer
-    than LEAST_ITEMS items.
+    over_text: whether there were counts; without them, intervals are over seeds only.
     """
 
     def __init__(self, rows: Sequence[Sample]) -> None:
@@ -152,10 +149,7 @@ class Comparison:
         return float(over_seeds[a] + over_seeds[b]), float(_between(self.text)[a, b])
 
     def difference(self, a: int, b: int) -> tuple[float, list[float]]:
-        """Returns a - b and its 95 % interval, for two rows that were chosen before their scores were seen.
-
-        It holds at one look at the two.
-        """
+        """Returns a - b and its 95 % interval at one look, for two rows chosen before their scores were seen."""
         centre = float(self.means[a] - self.means[b])
         reach = self._reach(a, b)
         return centre, [max(-1.0, centre - reach), min(1.0, centre + reach)]
@@ -164,10 +158,7 @@ class Comparison:
         return max(self.error(a, b) * self._simulation.last.between(a, b), float(self._least[a, b]))
 
     def p(self, a: int, b: int) -> float:
-        """Returns the two-sided p-value of no difference at one look.
-
-        It is the share of simulated tables with a difference as large, measured as the interval is.
-        """
+        """Returns the two-sided p-value of no difference at one look: the share of simulated tables as different."""
         unit = max(self._reach(a, b) / self._simulation.last.between(a, b), 1e-12)
         reached = abs(float(self.means[a] - self.means[b])) / unit
         return float((np.abs(self._simulation.last.t(a, b)) >= reached).mean())
@@ -180,7 +171,6 @@ class Comparison:
 
     @property
     def best(self) -> int:
-        """Returns the row with the highest mean, see `place_of_best`."""
         return int(place_of_best(self.means, self.n, self.variances))
 
     def behind(self) -> list[list[float]]:
@@ -189,9 +179,8 @@ class Comparison:
         All low ends hold simultaneously with 95 %: multiple comparisons with the best (Hsu 1984), by many-to-one values
         (Dunnett 1955) with each row in turn as the truly best. If all rows are equally good, some high end is below 0
         in at most 5 % of tables. This uses the range from the best to any other row, since the best is chosen by score.
-        The intervals of earlier looks hold too, by the errors as they were known then. So each end is the strictest of
-        all looks, but the interval contains the measured difference. While no row's seeds differ, nothing says
-        how much scores vary, so such a look does not count.
+        Each end is the strictest of all looks, by the errors as they were known then, but the interval contains the
+        measured difference. A look does not count while no row's seeds differ: nothing then says how much scores vary.
         """
         measured = np.minimum(0.0, self.means - self.means[self.best])
         rows = len(self.n)
@@ -211,9 +200,9 @@ class Comparison:
         return np.stack([lows, np.maximum(highs, measured)], 1).tolist()
 
     def seeds_needed(self, row: int, margin: float) -> int | None:
-        """Returns with how many seeds of every row one more look would probably show a row to lie within the margin.
+        """Returns with how many seeds of every row one more look would in 80 % of cases show a row to lie within.
 
-        Its difference to the best is taken to stay, and "probably" is in 80 % of cases. None if MORE_SEEDS would not.
+        Its difference to the best is taken to stay. None if MORE_SEEDS would not do.
         """
         best = self.best
         room = float(self.means[row] - self.means[best]) + margin
@@ -279,10 +268,7 @@ def detectable(rows: int, seeds: int, over_seeds: float, over_text: float, freed
 
 
 def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the covariance over the text of rows' means (K, K), and the seed x text part of one run of each row (K,).
-
-    The covariance excludes the seed x text part.
-    """
+    """Returns the covariance over the text of rows' means without the seed x text part, (K, K), and that part, (K,)."""
     units = influences[0].shape[1]
     factor = (units - 1) / units
     means = np.stack([one.mean(0) for one in influences])  # (K, U)
@@ -298,11 +284,10 @@ def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray
 def _freedom(influences: Sequence[np.ndarray], text: np.ndarray, most: float) -> int:
     """Returns the degrees of freedom of the variances over the text: so many normal units would be as informative.
 
-    text: as `_over_text` returns it. most: of as many units.
-
-    A few long documents carry much of a variance, so it is less certain than the number of units says. Relative to its
-    square, its own variance is the sum of fourth powers of the units' shares minus 1 / U, which is 2 / U for normal
-    units. Removing the seed x text part makes the variance smaller, but not its uncertainty.
+    text: as `_over_text` returns it. most: of as many units. A few long documents carry much of a variance, so it is
+    less certain than the number of units says. Relative to its square, its own variance is the sum of fourth powers of
+    the units' shares minus 1 / U, which is 2 / U for normal units. Removing the seed x text part makes the variance
+    smaller, but not its uncertainty.
     """
     means = np.stack([one.mean(0) for one in influences])  # (K, U)
     moves = means - means.mean(0) if len(means) > 1 else means
@@ -377,11 +362,10 @@ class _Simulation:
         return np.concatenate([t[:, a, b] for _, t in self._blocks()])
 
     def between(self, a: int, b: int) -> float:
-        """Returns the two-sided critical value of the difference of two rows."""
         return _quantile(np.abs(self.t(a, b)))
 
     def of_mean(self, a: int) -> float:
-        """Returns the two-sided critical value of one row's mean against its true value."""
+        """Returns the critical value of one row's mean against its true value; like `between` two-sided."""
         return _quantile(np.abs(self.means[:, a]) / self.errors[:, a])
 
 

@@ -85,7 +85,7 @@ def scores(counts: Counts) -> Scores:
     """Adds recall at a share of FALSE_POSITIVES and average precision to the scores that all tasks have."""
     from sklearn.metrics import average_precision_score
 
-    is_positive, rank = (np.array(column) for column in zip(*_ranked(counts), strict=True))
+    is_positive, rank = _ranked(counts).T
     above = _quantile(rank[is_positive == 0])
     return replace(
         scores_of(counts),

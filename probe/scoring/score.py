@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from probe.scoring.metrics import Counts, by_sentence, f1_of
-
-
-def first_statistic(statistics: np.ndarray) -> np.ndarray:
-    return statistics[:, 0]
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class Score:
     statistics: Callable[[Counts], np.ndarray]
     value: Callable[[np.ndarray], float]
     influence: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
-    items: Callable[[np.ndarray], np.ndarray] = first_statistic
+    items: Callable[[np.ndarray], np.ndarray] = lambda statistics: statistics[:, 0]
 
     def of(self, counts: Counts) -> float:
         return self.value(self.statistics(counts))
@@ -44,11 +41,7 @@ def score_of_sums(
     name: str, title: str, statistics: Callable[[Counts], np.ndarray], value: Callable[[np.ndarray], np.ndarray]
 ) -> Score:
     """Describes a score that is a function of sums over sentences. value: of these sums, (..., C) to (...)."""
-
-    def influence(of_sentences: np.ndarray, unit_of: np.ndarray) -> np.ndarray:
-        return jackknife(value, of_sentences, unit_of)
-
-    return Score(name, title, statistics, lambda of_sentences: float(value(of_sentences.sum(0))), influence)
+    return Score(name, title, statistics, lambda sentences: float(value(sentences.sum(0))), partial(jackknife, value))
 
 
 def jackknife(value: Callable[[np.ndarray], np.ndarray], statistics: np.ndarray, unit_of: np.ndarray) -> np.ndarray:

@@ -39,7 +39,6 @@ class Cell:
 
 
 def summary(values: Sequence[float]) -> Cell:
-    """Summarises the scores of several seeds."""
     if not values:
         return Cell(None, None, None)
     many = len(values) > 1

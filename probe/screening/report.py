@@ -72,7 +72,6 @@ def ranked_choices(screen: ScreenRecord) -> list[dict[str, Any]]:
 
 
 def score_of(screen: ScreenRecord) -> str:
-    """Gives the name of the score that the screen ranks by."""
     return TASKS[screen.identity.task].headline.name
 
 
@@ -117,7 +116,6 @@ def screen_table(screen: ScreenRecord) -> TextTable:
 
 
 def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
-    """Says what the screen shows, and what it expects."""
     first, several = screen.ranked[0], len(screen.encoders) > 1
     margin = points(screen.margin)
     likely = next(one for one in kept if forecast(one, first).behind <= screen.margin / 100)
@@ -138,7 +136,6 @@ def _behind(one: Candidate, first: Candidate) -> str:
 
 
 def caption(screen: ScreenRecord) -> str:
-    """Says what was screened, and what the numbers are."""
     settings, task = screen.identity.screen, TASKS[screen.identity.task]
     window = settings["window"] * task.is_per_word
     reads = f"a {task.unit} and {window} to each side" if window else f"a {task.unit}"

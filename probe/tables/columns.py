@@ -110,7 +110,6 @@ def _epoch_s(row: Row) -> float | None:
 
 
 def _thresholds(row: Row) -> list[float | None] | None:
-    """Returns the threshold of each seed; None if none has one."""
     thresholds = [record.threshold for record in row.records.values()]
     return thresholds if any(value is not None for value in thresholds) else None
 

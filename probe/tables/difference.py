@@ -19,7 +19,7 @@ from probe.tables.formats import TextTable
 from probe.tables.labels import BEST, UNCONVERGED
 from probe.tables.notes import heading
 from probe.tables.row import Row, tables_of
-from probe.tables.rows import build_rows
+from probe.tables.rows import build_rows, differing
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,17 @@ def differences(
 
 def table_names(rows: Sequence[Row]) -> list[str]:
     """Names tables by what they differ in. rows: one of each."""
-    parts = [
-        (
-            row.setting.data,
-            short_name(row.setting.encoder),
-            str(row.setting.features.get("context", "")),
-            describe_probe(row.setting.probe),
-            ", ".join(setting.removeprefix("probe.") for setting in row.differs_in),
-        )
+    settings = [
+        {
+            "data": row.setting.data,
+            "encoder": short_name(row.setting.encoder),
+            "context": str(row.setting.features.get("context", "")),
+            "probe": describe_probe(row.setting.probe),
+            "others": ", ".join(setting.removeprefix("probe.") for setting in row.differs_in),
+        }
         for row in rows
     ]
-    differ = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
-    named = [", ".join(itertools.compress(of_table, differ)) for of_table in parts]
+    named = [", ".join(differing(of_table, settings).values()) for of_table in settings]
     of_each = zip(named, rows, strict=True)
     return [name if named.count(name) == 1 else f"{name} {row.table}".strip() for name, row in of_each]
 

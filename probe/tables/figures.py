@@ -60,7 +60,6 @@ STYLE: Any = {
     "legend.fontsize": 7.5,
 }
 WITHOUT_DATE: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # so the same content gives the same file
-Make = Callable[[Figure, Any], None]
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Picture:
     alt: str
     table: str | None
     content: Any
-    make: Make
+    make: Callable[[Figure, Any], None]
     title: str = ""
 
     def figure(self, width: float = WIDE) -> Figure:

@@ -150,7 +150,6 @@ def table_values(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def task_tables(rows: Sequence[Row]) -> list[TextTable]:
-    """Makes a table of several tasks, wherever an encoder has several."""
     tables = []
     for groups in tasks_of_one_encoder(rows):
         headers, lines, caption = compare_tasks(groups)
@@ -160,7 +159,6 @@ def task_tables(rows: Sequence[Row]) -> list[TextTable]:
 
 
 def as_table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
-    """Makes the table of rows of one table with these columns."""
     recommended = recommend(rows)
     has_answer = "dev" in names and sum(bool(row.n) for row in rows if row.section == MAIN) > 1
     return TextTable(

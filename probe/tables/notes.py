@@ -74,7 +74,6 @@ def majority_accuracy(rows: Sequence[Row]) -> float | None:
 
 
 def _unconverged_notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Names the runs that did not converge, by cause."""
     for ending in HOW_UNCONVERGED:
         ended = [(row, record) for row in rows for record in row.unconverged if record.outcome == ending]
         if runs := [with_encoder(record.label, row.encoder) for row, record in ended]:
@@ -108,8 +107,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
         )
     for encoder, names in {row.encoder: row.record.encoder.layer_names for row in rows if row.n}.items():
         if names:
-            named = [f"{k} is {name}" for k, name in enumerate(names)]
-            yield f"{with_encoder('layers', encoder)}: {first_few(named, len(named))}."
+            named = ", ".join(f"{k} is {name}" for k, name in enumerate(names))
+            yield f"{with_encoder('layers', encoder)}: {named}."
     if any(not row.indices for row in rows):
         yield PROBES["majority_tag"].note or ""
     conditions = {name for row in rows for name in row.identity.conditions}

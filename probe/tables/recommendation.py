@@ -186,7 +186,6 @@ def _as_good(without_layers: Sequence[Row], use: Row) -> Iterator[str]:
 
 
 def _saved(use: Row, best: Row) -> str:
-    """Says what the row to use needs, and what the best needs."""
     (flops, width), (most, widest) = use.cost, best.cost
     parts = []
     if use.encoder != best.encoder:

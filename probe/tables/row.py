@@ -90,7 +90,6 @@ class Row:
 
     @property
     def record(self) -> RunRecord:
-        """Returns one of its records."""
         return next(iter(self.records.values()))
 
     @property
@@ -108,7 +107,6 @@ class Row:
 
     @property
     def layers_as_text(self) -> str:
-        """Writes its layers as in `3..6`, or `0, 3, 5`."""
         return format_layers(self.indices)
 
     @property

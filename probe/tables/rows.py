@@ -173,7 +173,7 @@ def _with_settings(row: Row, alike: Sequence[Row]) -> Row:
     """Adds to a row's condition the settings in which rows that look the same differ."""
     settings = [
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in _differing(_settings(row), [*map(_settings, alike)]).items()
+        for name, value in differing(_settings(row), [*map(_settings, alike)]).items()
     ]
     return replace(row, condition=f"{row.condition} ({', '.join(settings)})") if settings else row
 
@@ -184,7 +184,7 @@ def _with_table_settings(table: Sequence[Row], tables: Sequence[Sequence[Row]]) 
     started = min((record.started[:16] for row in table for record in row.records.values()), default="no run")
     differs_in = [
         f"{name}={value}" + f" (from {started})" * (name == "text")
-        for name, value in _differing(_compared(main_row(table).run), alike).items()
+        for name, value in differing(_compared(main_row(table).run), alike).items()
     ]
     return [replace(row, differs_in=differs_in) for row in table]
 
@@ -197,7 +197,7 @@ def _compared(run: Run) -> dict[str, Any]:
     return {"text": corpus[:6], "version": version, **named, **{f"probe.{name}": probe[name] for name in probe}}
 
 
-def _differing(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def differing(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the settings that are not the same in all others."""
     return {name: value for name, value in settings.items() if any(other.get(name) != value for other in others)}
 
