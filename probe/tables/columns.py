@@ -31,9 +31,11 @@ class Column:
 
 
 def _column(
-    name: str, header: str, value: Callable[[Row], Any], text: Callable[[Row], str] | None = None, **options: Any
+    name: str, value: Callable[[Row], Any], text: Callable[[Row], str] | None = None, header: str = "", **options: Any
 ) -> tuple[str, Column]:
-    return name, Column(header, lambda row: {name: value(row)}, text or (lambda row: _as_text(value(row))), **options)
+    """Makes a column of one value. header: by default the name."""
+    text = text or (lambda row: _as_text(value(row)))
+    return name, Column(header or name, lambda row: {name: value(row)}, text, **options)
 
 
 def _as_text(value: Any) -> str:
@@ -43,7 +45,7 @@ def _as_text(value: Any) -> str:
 
 
 def _score(
-    name: str, header: str, split: str, score: Callable[[Scores], float | None] | None = None, **options: Any
+    name: str, of: str, score: Callable[[Scores], float | None] | None = None, split: str = "test", **options: Any
 ) -> tuple[str, Column]:
     """Makes a column of the headline or another score: mean ± deviation."""
 
@@ -60,7 +62,7 @@ def _score(
             return ""
         return percent(cell.mean) + ("" if cell.std is None else f" ± {percent(cell.std)}")
 
-    return name, Column(header, values, text, **options)
+    return name, Column(f"{split} {of}", values, text, **options)
 
 
 def signed(share: float) -> str:
@@ -119,59 +121,53 @@ COST: dict[str, Any] = {"groups": ("cost",)}
 SCORES: dict[str, Any] = {"groups": ("scores",)}
 COLUMNS: dict[str, Column] = dict(
     (
-        _column("table", "table", lambda row: row.table),
-        _column("data", "data", lambda row: row.setting.data, align_left=True),
-        _column("task", "task", lambda row: row.identity.task, align_left=True),
+        _column("table", lambda row: row.table),
+        _column("data", lambda row: row.setting.data, align_left=True),
+        _column("task", lambda row: row.identity.task, align_left=True),
         _column(
-            "encoder",
             "encoder",
             lambda row: row.setting.encoder,
             lambda row: row.encoder or short_name(row.setting.encoder),
             align_left=True,
             **DEFAULT,
         ),
-        _column("context", "context", lambda row: row.setting.features.get("context")),
-        _column("probe", "probe", lambda row: describe_probe(row.setting.probe), align_left=True),
-        _column("row", "row", lambda row: row.name, align_left=True, **DEFAULT),
-        _column("condition", "condition", lambda row: row.condition, align_left=True, **DEFAULT),
-        _column("normalize", "normalize", lambda row: row.identity.layers.normalize),
-        _column(
-            "layers", "layers", lambda row: row.indices, lambda row: row.layers_as_text, align_left=True, **DEFAULT
-        ),
-        _column("combine", "combine", lambda row: row.identity.layers.combine, align_left=True),
-        _column("width", "width", lambda row: row.width, groups=("default", "cost")),
-        _column("rate", "rate", lambda row: row.setting.probe["learning_rate"] if row.rates else None, **DEFAULT),
-        _column("n", "n", lambda row: row.n, _n, **DEFAULT),
-        _column("missing", "missing", lambda row: row.missing),
-        _score("dev", "dev F1", "dev", **DEFAULT),
-        _score("test", "test F1", "test", **DEFAULT),
+        _column("context", lambda row: row.setting.features.get("context")),
+        _column("probe", lambda row: describe_probe(row.setting.probe), align_left=True),
+        _column("row", lambda row: row.name, align_left=True, **DEFAULT),
+        _column("condition", lambda row: row.condition, align_left=True, **DEFAULT),
+        _column("normalize", lambda row: row.identity.layers.normalize),
+        _column("layers", lambda row: row.indices, lambda row: row.layers_as_text, align_left=True, **DEFAULT),
+        _column("combine", lambda row: row.identity.layers.combine, align_left=True),
+        _column("width", lambda row: row.width, groups=("default", "cost")),
+        _column("rate", lambda row: row.setting.probe["learning_rate"] if row.rates else None, **DEFAULT),
+        _column("n", lambda row: row.n, _n, **DEFAULT),
+        _column("missing", lambda row: row.missing),
+        _score("dev", "F1", split="dev", **DEFAULT),
+        _score("test", "F1", **DEFAULT),
         ("behind", Column("behind the best (95 %)", _behind_values, _behind, groups=("default",))),
         ("label", Column("label", _label_values, _label, align_left=True, groups=("default",))),
-        _column("paper", "paper", paper_score, **DEFAULT),
-        _score(
-            "strict", "test strict F1", "test", lambda scores: scores.strict.f1 if scores.strict else None, **SCORES
-        ),
-        _score("word", "test word F1", "test", lambda scores: scores.word.f1 if scores.word else None, **SCORES),
-        _score("accuracy", "test accuracy", "test", lambda scores: scores.accuracy, **SCORES),
-        _score("macro", "test macro F1", "test", lambda scores: scores.macro_f1, **SCORES),
-        _score("recall", "test recall at 1 % FP", "test", lambda scores: scores.recall_at_1, **DEFAULT),
-        _score("ap", "test average precision", "test", lambda scores: scores.average_precision, **DEFAULT),
-        _column("threshold", "threshold", _thresholds),
-        _column("rates", "dev F1 by rate", lambda row: _rates(row) or None, align_left=True),
-        _column("blocks", "blocks", lambda row: row.num_blocks, **COST),
+        _column("paper", paper_score, **DEFAULT),
+        _score("strict", "strict F1", lambda scores: scores.strict.f1 if scores.strict else None, **SCORES),
+        _score("word", "word F1", lambda scores: scores.word.f1 if scores.word else None, **SCORES),
+        _score("accuracy", "accuracy", lambda scores: scores.accuracy, **SCORES),
+        _score("macro", "macro F1", lambda scores: scores.macro_f1, **SCORES),
+        _score("recall", "recall at 1 % FP", lambda scores: scores.recall_at_1, **DEFAULT),
+        _score("ap", "average precision", lambda scores: scores.average_precision, **DEFAULT),
+        _column("threshold", _thresholds),
+        _column("rates", lambda row: _rates(row) or None, header="dev F1 by rate", align_left=True),
+        _column("blocks", lambda row: row.num_blocks, **COST),
         _column(
-            "parameters",
             "parameters",
             lambda row: row.record.parameters if row.n else None,
             lambda row: f"{row.record.parameters:,d}" if row.n else "",
             **COST,
         ),
         _column(
-            "epoch_s", "s per epoch", _epoch_s, lambda row: "" if (s := _epoch_s(row)) is None else f"{s:.1f}", **COST
+            "epoch_s", _epoch_s, lambda row: "" if (s := _epoch_s(row)) is None else f"{s:.1f}", "s per epoch", **COST
         ),
-        _column("margin", "margin", lambda row: row.margin),
-        _column("seeds", "seeds", lambda row: [record.seed for record in row.records.values()]),
-        _column("keys", "keys", lambda row: [record.key for record in row.records.values()], align_left=True),
+        _column("margin", lambda row: row.margin),
+        _column("seeds", lambda row: [record.seed for record in row.records.values()]),
+        _column("keys", lambda row: [record.key for record in row.records.values()], align_left=True),
     )
 )
 GROUPS = {  # names for several columns

@@ -30,6 +30,7 @@ FORMATS = ("text", "md", "csv", "tex", "json")
 FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "table.json"}
 LEFT_OUT = ("condition", "layers", "width", "label")  # of LaTeX by default: names and intervals say the same
 COLUMN = 62  # letters of a line of LaTeX that fit a column; a wider table stands across both columns of a page
+WITH_RULES = ("simple", "latex_booktabs")  # styles of tabulate that can have a rule between lines
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
 BOLD = ("\x02", "\x03")  # stand around a bold cell of LaTeX while tabulate escapes it
 
@@ -64,28 +65,22 @@ class TextTable:
     def render(self, form: str) -> str:
         """Renders it as text, md, tex or html; its values as csv or json."""
         if form in ("csv", "json"):
-            return as_json(self.values) if form == "json" else as_csv(self.values)
+            return _as_values(self.values, form)
         if form == "tex":
             return _latex(self)
         if form == "html":
             return _html(self)
-        body = self.body("github", "**{}**".format, self.emphasised) if form == "md" else self.body(ruled=self.ruled)
+        body = self.body("github", "**{}**".format) if form == "md" else self.body("simple")
         text = "\n\n".join([*self.first, "\n".join(self.above), body, *self.advice, *self.below]) + "\n"
         return text.replace("<", "&lt;") if form == "md" else text
 
-    def body(
-        self,
-        style: str = "simple",
-        bold: Callable[[str], str] = str,
-        bold_columns: Sequence[int] = (),
-        ruled: Sequence[int] = (),
-    ) -> str:
+    def body(self, style: str, bold: Callable[[str], str] = str) -> str:
         """Renders headers and lines alone, in a style of tabulate."""
         lines = [[cell.replace("|", "\\|") if style == "github" else cell for cell in line] for line in self.lines]
         for i in self.bold:
-            for k in bold_columns:
+            for k in self.emphasised:
                 lines[i][k] = bold(lines[i][k]) if lines[i][k] else ""
-        for i in reversed(ruled):
+        for i in reversed(self.ruled if style in WITH_RULES else ()):
             lines.insert(i, [SEPARATING_LINE])
         alignment = ["left" if left else "right" for left in self.align_left]
         return str(tabulate(lines, self.headers, style, disable_numparse=True, colalign=alignment))
@@ -93,7 +88,7 @@ class TextTable:
 
 def _latex(shown: TextTable) -> str:
     """Renders a table, ready to paste. Its texts are its caption; what is for whoever made it, comments above."""
-    body = shown.body("latex_booktabs", lambda cell: cell.join(BOLD), shown.emphasised, shown.ruled)
+    body = shown.body("latex_booktabs", lambda cell: cell.join(BOLD))
     body = body.replace(BOLD[0], "\\textbf{").replace(BOLD[1], "}")
     body = re.sub(r" ± ([\d.]+)", r"$_{\\pm \1}$", body)  # narrower
     body = re.sub(r"(?<=tabular}{)([lr]+)", r"@{}\1@{}", body)
@@ -130,8 +125,7 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
     CSV and JSON have by default every column, and `use` for the row that is recommended.
     """
     if form in ("csv", "json"):
-        lines = values_of(rows, choose_columns(columns, rows)) if columns else table_values(rows)
-        return as_json(lines) if form == "json" else as_csv(lines)
+        return _as_values(values_of(rows, choose_columns(columns, rows)) if columns else table_values(rows), form)
     tables = [
         _for_paper(of_table, columns) if form == "tex" else as_table(of_table, choose_columns(columns, of_table))
         for of_table in tables_of(rows)
@@ -204,8 +198,10 @@ def _label(subject: str, rows: Sequence[Row]) -> str:
     return "tab:" + re.sub(r"[^\w.-]", "-", "-".join([subject, *encoders]))
 
 
-def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Renders CSV with a header; the parts of a list are separated by blanks. No text is a formula of a spreadsheet."""
+def _as_values(lines: Sequence[Mapping[str, Any]], form: str) -> str:
+    """Renders JSON, or CSV: the parts of a list are separated by blanks, and no text is a formula of a spreadsheet."""
+    if form == "json":
+        return json.dumps(lines, indent=1, ensure_ascii=False) + "\n"
     out = io.StringIO()
     writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -214,10 +210,6 @@ def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
         formulas = {name: f"'{v}" for name, v in cells.items() if isinstance(v, str) and v.startswith(FORMULA)}
         writer.writerow(cells | formulas)
     return out.getvalue()
-
-
-def as_json(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
 def write_tables(results_dir: Path, rows: Sequence[Row]) -> None:
