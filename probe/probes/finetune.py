@@ -50,11 +50,12 @@ CHECKSUM_BYTES = 16
 class TaggedText:
     """Holds a split as windows, with the label of each word."""
 
-    def __init__(self, text: Text, tags: Tags, label_ids: dict[str, int], special: int) -> None:
+    def __init__(self, text: Text, tags: Tags, label_ids: dict[str, int]) -> None:
         self.text, self.tags = text, tags
         # A tag that does not occur in train has no id and cannot be predicted.
         self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])  # (W,)
         self.windows = text.windows
+        special = text.encoder.special.count
         self.widths = [text.pieces.count(window.first, window.last) + special for window in self.windows]
 
     def at_once(self, num_sentences: int) -> int:
@@ -82,7 +83,7 @@ class FineTuned(nn.Module):
 
     def __init__(self, cfg: Config, encoder: Encoder, labels: list[str], device: str) -> None:
         super().__init__()
-        self.subword, self.encoder, self.labels, self.device = cfg.features.subword, encoder, labels, device
+        self.labels, self.device = labels, device
         self.model, self.precision = load_model(encoder, device), resolve_precision(cfg.probe.precision, device)
         self.dropout = nn.Dropout(cfg.probe.dropout)
         self.classifier = nn.Linear(encoder.hidden_size, len(labels))
@@ -93,15 +94,16 @@ class FineTuned(nn.Module):
 
     def forward(self, text: Text, windows: list[Window]) -> tuple[Tensor, Tensor]:
         """Returns the scores of all labels for the words of these windows, (W, C), and the words' positions."""
-        ids, mask, types = to_tensors(windows, text.pieces, self.encoder)
-        positions, lengths, rows = kept_pieces(windows, text.pieces, self.encoder, self.subword, ids.shape[1])
+        subword = text.cfg.subword
+        ids, mask, types = to_tensors(windows, text.pieces, text.encoder)
+        positions, lengths, rows = kept_pieces(windows, text.pieces, text.encoder, subword, ids.shape[1])
         ids, mask, positions = (to_device(tensor, self.device) for tensor in (ids, mask, positions))
         types = None if types is None else to_device(types, self.device)
         lengths = None if lengths is None else to_device(lengths, self.device)
         in_bfloat16 = torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bfloat16")
         with kernels(self.precision, self.device, lstm=False), in_bfloat16:
             last = hidden_states(self.model, ids, mask, types)[-1]  # (B, P, H)
-            words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
+            words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, subword)
             scores = self.classifier(self.dropout(words))
         return scores.float(), rows
 
@@ -124,7 +126,6 @@ class FineTuned(nn.Module):
 
 def fine_tune(
     cfg: Config,
-    encoder: Encoder,
     train: TaggedText,
     dev: TaggedText,
     labels: list[str],
@@ -141,7 +142,7 @@ def fine_tune(
     of threads give the same bits. Raises UserError for a loss that is not finite.
     """
     torch.manual_seed(cfg.seed)
-    tuned, epochs = FineTuned(cfg, encoder, labels, device), int(cfg.probe.max_epochs)
+    tuned, epochs = FineTuned(cfg, train.text.encoder, labels, device), int(cfg.probe.max_epochs)
     optimizer, rates = optimizer_of(tuned, cfg, train)
     parts = {"weights": tuned, "optimizer": optimizer, "rates": rates}
     if _resume(parts, checkpoint, made_by):
@@ -250,15 +251,13 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     make_deterministic(device)
     labels, label_ids = classifier_labels(splits["train"].tags)
     data = {
-        name: TaggedText(Text(inputs.corpus, name, encoder, cfg.features), split.tags, label_ids, encoder.special.count)
+        name: TaggedText(Text(inputs.corpus, name, encoder, cfg.features), split.tags, label_ids)
         for name, split in splits.items()
     }
     machine = hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device))
     read_s = time.perf_counter() - clock
     measure, made_by = inputs.corpus.task.measure, canonical([versions(), to_jsonable(machine)])
-    tuned = fine_tune(
-        cfg, encoder, data["train"], data["dev"], labels, measure, device, inputs.unfinished, made_by, log
-    )
+    tuned = fine_tune(cfg, data["train"], data["dev"], labels, measure, device, inputs.unfinished, made_by, log)
     progress = tuned.progress
     test, _ = tuned.predict(data["test"])
     best = progress.curve[progress.best_epoch - 1]

@@ -30,10 +30,9 @@ def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, log=lambda _: None, 
     cfg = run_config(probe=ProbeConfig(**{**values, **changes}), features=features)
     labels, ids = classifier_labels(corpus.splits["train"].tags)
     train, dev = (
-        TaggedText(Text(corpus, name, encoder, features), corpus.splits[name].tags, ids, encoder.special.count)
-        for name in ("train", "dev")
+        TaggedText(Text(corpus, name, encoder, features), corpus.splits[name].tags, ids) for name in ("train", "dev")
     )
-    return fine_tune(cfg, encoder, train, dev, labels, span_f1, "cpu", tmp_path / "kept.pt", "here", log)
+    return fine_tune(cfg, train, dev, labels, span_f1, "cpu", tmp_path / "kept.pt", "here", log)
 
 
 @pytest.fixture

@@ -253,9 +253,8 @@ def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str
 def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
     for context in ("sentence", "document"):
         planned = plan(make(*TUNED, f"features.context={context}", "data.document_marker=-DOCSTART-"))
-        encoder = text_encoder(planned.encoder)
-        text = Text(planned.corpus, "train", encoder, planned.cfg.features)
-        train = TaggedText(text, planned.corpus.splits["train"].tags, {}, encoder.special.count)
+        text = Text(planned.corpus, "train", text_encoder(planned.encoder), planned.cfg.features)
+        train = TaggedText(text, planned.corpus.splits["train"].tags, {})
         batches = train.batches(8, torch.Generator().manual_seed(1))
         assert sorted(number for batch in batches for number in batch) == list(range(len(train.windows)))
         assert len(batches) == pytest.approx(len(train.tags) / 8, rel=0.3), context

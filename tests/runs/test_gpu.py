@@ -166,11 +166,11 @@ def tuned(corpus: Corpus, encoder: Encoder, folder: Path, device: str, subword: 
     labels, label_ids = classifier_labels(corpus.splits["train"].tags)
     features = features_config(folder, subword=subword)
     data = {
-        name: TaggedText(Text(corpus, name, encoder, features), split.tags, label_ids, encoder.special.count)
+        name: TaggedText(Text(corpus, name, encoder, features), split.tags, label_ids)
         for name, split in corpus.splits.items()
     }
     texts, kept = (data["train"], data["dev"]), folder / "kept.pt"
-    return fine_tune(replace(cfg, probe=probe), encoder, *texts, labels, span_f1, device, kept, "here", _nothing)
+    return fine_tune(replace(cfg, probe=probe), *texts, labels, span_f1, device, kept, "here", _nothing)
 
 
 @pytest.fixture
