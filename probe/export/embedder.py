@@ -27,11 +27,7 @@ MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"
 
 
 def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> None:
-    """Writes the chosen layer of a config's encoder, pooled as features.sentence says, into a new folder.
-
-    Raises UserError, and leaves nothing, for more than one layer, a pooling that sentence-transformers does not have,
-    and a layer that cannot be the last one of a cut encoder.
-    """
+    """Writes the chosen layer of a config's encoder, pooled as features.sentence says. Leaves nothing if it fails."""
     encoder = open_text_encoder(cfg.encoder, cfg.features.cache_dir)
     chosen = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     if len(chosen.indices) != 1 or chosen.combine == "mix" or chosen.normalize:

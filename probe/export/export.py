@@ -123,7 +123,6 @@ def splits_with_features(cfg: Config, each: bool = False) -> Splits:
     """Returns the splits of a config's corpus with features of the chosen layers, after extracting missing ones.
 
     each: does not combine the layers: (words, layers, H). A mix, whose weights are learned, is never combined here.
-    Raises UserError.
     """
     planned = plan_to_read(cfg, each)
     vectors = read_vectors(planned, each)
@@ -173,11 +172,7 @@ def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
 
 
 def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) -> None:
-    """Writes a config's corpus and features into a new folder.
-
-    each: see `splits_with_features`. Raises UserError, before anything is computed, for a target that exists or cannot
-    be created.
-    """
+    """Writes a config's corpus and features into a new folder. each: see `splits_with_features`."""
     with new_folder(target) as part:
         planned = plan_to_read(cfg, each)
         needed = bytes_needed(planned.store, planned.selection)

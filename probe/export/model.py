@@ -73,11 +73,7 @@ States: TypeAlias = tuple[torch.Tensor, ...]  # of layer 0 and following, each (
 
 
 def export_model(file: Path, record: RunRecord, cfg: Config, target: Path, log: Callable[[str], None]) -> None:
-    """Writes the probe of a record, with the part of the encoder that it needs, into a new folder.
-
-    file: of the record. Raises UserError, and leaves nothing, for a probe without saved weights, an encoder that is not
-    the record's, and one that cannot be cut without changing features.
-    """
+    """Writes the probe of a record, with the part of the encoder that it needs. Leaves nothing if it fails."""
     row = next((row for row in build_rows(file.parent.parent) if file in row.records), None)  # for the card
     trained = TrainedRow(file, record, replace(cfg, device="cpu"))
     (tagger, normalization), encoder = trained.probe, trained.encoder

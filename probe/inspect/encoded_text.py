@@ -125,10 +125,7 @@ class Occurrence(NamedTuple):
 
 
 def compare(readings: list[EncodedText], word: str, reader: TextEncoder) -> tuple[list[Occurrence], dict[str, Any]]:
-    """Returns a word's occurrences in any case, and their cosines (n, n): by layer, then of several chosen layers.
-
-    Raises UserError if there are not two occurrences.
-    """
+    """Returns a word's occurrences in any case, and their cosines (n, n): by layer, then of several chosen layers."""
     occurrences = []
     for text, words in enumerate(reading.words for reading in readings):
         for at in (at for at, other in enumerate(words) if other.casefold() == word.casefold()):

@@ -109,10 +109,7 @@ class FineTuned(nn.Module):
 
     @torch.no_grad()
     def predict(self, split: TaggedText) -> tuple[Tags, float]:
-        """Returns the tags of every sentence, and the mean loss in nats per word.
-
-        The loss omits words whose tag does not occur in train.
-        """
+        """Returns the tags of every sentence, and the mean loss, in nats, of the words whose tag occurs in train."""
         self.eval()
         ids = torch.zeros_like(split.labels, device=self.device)
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -138,8 +135,7 @@ def fine_tune(
     """Trains for max_epochs, resuming from `checkpoint` if possible. Returns the model with its best epoch's weights.
 
     `headline` scores gold and predicted tags. checkpoint: the file for each epoch's state, ignored if it is damaged or
-    its `made_by` differs. `log` gets a line per epoch, and further lines within a long epoch. The same seed and number
-    of threads give the same bits. Raises UserError for a loss that is not finite.
+    its `made_by` differs. The same seed and number of threads give the same bits.
     """
     torch.manual_seed(cfg.seed)
     tuned, epochs = FineTuned(cfg, train.text.encoder, labels, device), int(cfg.probe.max_epochs)
@@ -191,10 +187,7 @@ def update(
     optimizer: torch.optim.Optimizer,
     rates: Any,
 ) -> Tensor:
-    """Makes one update on the windows with these numbers. Returns the mean loss of their words, float64 on the device.
-
-    On a GPU the host does not wait for the update.
-    """
+    """Makes one update on the windows with these numbers. Returns the mean loss of their words, float64 on the device."""
     loss = torch.zeros((), dtype=torch.float64, device=tuned.device)
     num_words = sum(train.windows[number].keep_last - train.windows[number].keep_first for number in numbers)
     for windows in train.parts(numbers):

@@ -177,10 +177,7 @@ GROUPS = {  # names for several columns
 
 
 def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
-    """Resolves `--columns a,b,group`. None: the default. A column of a group is left out where no row has a value.
-
-    Raises UserError for what is no column.
-    """
+    """Resolves `--columns a,b,group`. None: the default. A column of a group is left out where no row has a value."""
     names: list[str] = []
     typed = (wanted or "default").split(",")
     for part in typed:

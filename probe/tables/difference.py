@@ -50,8 +50,7 @@ def differences(
 
     names: of a row of the first folder and one of the last, which are compared, also per type; of two folders only rows
     that converged. Only tables of one text are compared, and if some have the same settings too, only these. If two
-    folders have one table each, these may have different texts. Raises UserError for a name that is no row, and where
-    nothing can be compared.
+    folders have one table each, these may have different texts.
     """
     a, b = folders[0], folders[-1]
     if len(folders) == 1 and names[0] == names[1]:

@@ -1,5 +1,4 @@
-"""Recommends the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's
-rows.
+"""Recommends the cheapest row of a table that is shown to lie within the margin of the best one.
 
 Cost is compared by the operations of the encoder blocks needed, then by the width of the vectors. Of one encoder, fewer
 operations are fewer blocks.

@@ -55,8 +55,7 @@ def read_scores(file: Path) -> pandas.DataFrame:
 
     score: of a row on a unit of the text (a sentence, a task, a prompt) under a seed; higher is better. document: what
     a unit belongs to, because units of one vary together; of independent units the unit itself. cost: of a row, in any
-    unit. Raises UserError for a file that lacks a column, for a line with more or fewer fields than the header, for
-    what is no number, for a score that is there twice, and for rows of unlike units.
+    unit. Raises UserError with the line and what is wrong.
     """
     import pandas
 
@@ -114,10 +113,7 @@ def read_scores(file: Path) -> pandas.DataFrame:
 
 
 def compare_scores(table: pandas.DataFrame, margin: float) -> tuple[list[ScoredRow], str]:
-    """Compares the rows of `read_scores`; also says over what the intervals are.
-
-    margin: how much of the score a row to use may lose, in the score's unit.
-    """
+    """Compares the rows of `read_scores`, with a margin in their unit; also says over what the intervals are."""
     names, units = table.row.unique(), table.unit.unique()
     scores = [
         table[table.row == name].pivot(index="seed", columns="unit", values="score")[units].to_numpy() for name in names

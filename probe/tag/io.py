@@ -40,7 +40,7 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     """Selects the record of a row and seed; without a seed, the best one on dev.
 
     Records without saved weights are taken only if there are no others. row: may say how its layers are normalized;
-    None: the only row. Raises UserError if there is no such record, or several rows have one.
+    None: the only row. Raises UserError.
     """
     folder = results_folder(folder)
     records = {file: record for file, record in load_records(folder).items() if not record.identity.condition}
