@@ -187,7 +187,7 @@ def update(
     optimizer: torch.optim.Optimizer,
     rates: Any,
 ) -> Tensor:
-    """Makes one update on the windows with these numbers. Returns the mean loss of their words, float64 on the device."""
+    """Makes one update on the windows with these numbers. Returns their words' mean loss, float64 on the device."""
     loss = torch.zeros((), dtype=torch.float64, device=tuned.device)
     num_words = sum(train.windows[number].keep_last - train.windows[number].keep_first for number in numbers)
     for windows in train.parts(numbers):

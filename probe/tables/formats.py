@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,14 +17,14 @@ from typing import Any
 from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, tabulate
 
 from probe.conditions import MAIN
-from probe.format import printable, short_name
+from probe.format import percent, printable, short_name
 from probe.system.files import write_atomically
+from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, choose_columns, header, values_of
-from probe.tables.labels import BEST
-from probe.tables.notes import advice, notes, table_caption
+from probe.tables.labels import BEST, label_rows
+from probe.tables.notes import advice, majority_accuracy, notes, table_caption
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, tables_of
-from probe.tables.tasks import compare_tasks, tasks_of_one_encoder
+from probe.tables.row import Row, split_by_encoder, tables_of
 
 FORMATS = ("text", "md", "csv", "tex", "json")
 FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "table.json"}
@@ -144,12 +144,43 @@ def table_values(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def task_tables(rows: Sequence[Row]) -> list[TextTable]:
-    tables = []
-    for groups in tasks_of_one_encoder(rows):
-        headers, lines, caption = compare_tasks(groups)
-        align_left = [name in ("task", "score", *headers[-2:]) for name in headers]
-        tables.append(TextTable(headers, lines, align_left, [caption], label=_label("tasks", groups[0])))
-    return tables
+    """Makes a table for each encoder of several tasks: the ranked rows of a task in a line, by their layers.
+
+    Scores of two tasks cannot be compared, so a line has its own score's name, its own floor, and the rows that its own
+    table does not call worse.
+    """
+    shown = []
+    for tables in _tasks_of_encoders(rows):
+        of_rows = sorted((row for table in tables for row in table), key=lambda row: (len(row.indices), row.indices))
+        names = list(dict.fromkeys(row.name for row in of_rows))
+        layers = [name.removeprefix("layer_") for name in names]
+        headers = ["task", "score", "most frequent", *layers, "best", "not shown to be worse"]
+        lines = []
+        for table in tables:
+            first, floor, means = table[0], majority_accuracy(table), {row.name: percent(row.dev_mean) for row in table}
+            best = next((row.name for row in table if row.label == BEST), "not compared")
+            close = [row.name for row in table if row.label != BEST and row.behind and row.behind[1] >= 0]
+            of_task = [first.setting.data, first.task.headline.name, "" if floor is None else percent(floor)]
+            lines.append([*of_task, *(means.get(name, "") for name in names), best, ", ".join(close)])
+        caption = (
+            f"Tasks by layer, {short_name(tables[0][0].setting.encoder)}. Dev scores in percent, means over seeds. "
+            "Compare the layers of one task; scores of two tasks do not compare."
+        )
+        align_left = [head in ("task", "score", *headers[-2:]) for head in headers]
+        shown.append(TextTable(headers, lines, align_left, [caption], label=_label("tasks", tables[0])))
+    return shown
+
+
+def _tasks_of_encoders(rows: Sequence[Row]) -> Iterator[list[list[Row]]]:
+    """Yields a table per task of each encoder that has several tasks, with rows of this encoder alone.
+
+    Of several settings of one task, the first is taken.
+    """
+    ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged]
+    for tables in group_by(split_by_encoder(ranked), lambda table: table[0].setting.encoder).values():
+        of_tasks = group_by(tables, lambda table: (table[0].setting.data, table[0].identity.task)).values()
+        if len(of_tasks) > 1:
+            yield [label_rows(same[0], same[0][0].margin) if same[0][0].encoder else same[0] for same in of_tasks]
 
 
 def as_table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:

@@ -14,7 +14,6 @@ from probe.scoring.metrics import KindScore, Scores, Totals
 from probe.settings import configs_of
 from probe.tables.formats import render, task_tables
 from probe.tables.rows import build_rows
-from probe.tables.tasks import tasks_of_one_encoder
 
 DEV = {"pos": [0.90, 0.96, 0.94], "names": [0.60, 0.70, 0.90]}
 
@@ -92,15 +91,15 @@ def test_tasks_of_words_and_sentences_share_a_table_each_with_its_score(tmp_path
 
 
 def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
-    assert tasks_of_one_encoder(build_rows(made(tmp_path / "one", ("pos",)))) == []
+    assert task_tables(build_rows(made(tmp_path / "one", ("pos",)))) == []
     for seed in (1, 2):
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7)
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7, context="document")
-    assert tasks_of_one_encoder(build_rows(tmp_path / "two")) == []
+    assert task_tables(build_rows(tmp_path / "two")) == []
     made(tmp_path / "three", ("pos",))
     control = RecordedCondition(["control"], base={"corpus": "pos"})
     make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", condition=control)
-    assert tasks_of_one_encoder(build_rows(tmp_path / "three")) == []
+    assert task_tables(build_rows(tmp_path / "three")) == []
 
 
 def test_the_tasks_sweep_has_every_layer_of_three_tasks():
