@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, command: Callable[[list[str]], int]) -> None:
         """Sets up --help: the docstring of the command's function, with its examples below the options."""
-        description, title, examples = str(inspect.getdoc(command)).partition("examples:\n")
+        description, title, examples = (inspect.getdoc(command) or "").partition("examples:\n")
         super().__init__(
             prog=f"probe {command.__name__.replace('_', '-')}",
             description=description,

@@ -34,7 +34,9 @@ COMMENT = re.compile(r"(#|%|;|//|<|\*\*|==|--|@@)(?=.*\w|\1)")  # how lines begi
 # Those between documents: # newdoc id = 1, ### PMID:1, ###MEDLINE:1, <doc id="1">, # hipe2022:document_id = 1
 BOUNDARY = re.compile(r"(?!</)[^\w\s]+ ?[^\n=]{0,20}?(doc|pmid|medline|article|abstract)\w*|###", re.I)
 HEADER = re.compile(r"(?<![a-z])(tokens?|words?|forms?|text|sentences?|tags?|labels?|ner|pos)(?![a-z0-9])", re.I)
-SPLIT_NAMES = {"train": "train", "dev": "dev|valid|testa", "test": "test(?!a)"}  # in names of files
+# The words for a split in names of files.
+SPLIT_NAMES = {"train": "train(ing|set)?", "dev": "dev(el|set)?|val(id|idation)?|testa", "test": "test(b|ing|set)?"}
+NO_TEXTS = (".safetensors", ".ids.txt", ".bak", ".orig", "~")  # endings of vectors beside the text, and of copies
 Settings = dict[str, Any]
 WORDS_AND_TAGS = "Write a list of words and a list with a tag per word"
 # What no setting reads: how a line of it looks (behind a line with the file's name), what it is, and what to write.
@@ -169,13 +171,20 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
 
 
 def files_of_splits(folder: Path) -> list[dict[str, str]]:
-    """Returns each choice of a file per split, by names and endings. A split with no file or several is left out."""
+    """Returns each choice of a file per split, by words in their names and by endings.
+
+    A split with no file or several is left out; of several, one that is named train, and no more, is the one.
+    """
     names, choices = sorted(file.name for file in folder.glob("*")), list[dict[str, str]]()
-    names = [name for name in names if not name.endswith((".safetensors", ".ids.txt"))]  # of vectors beside the text
+    names = [name for name in names if not name.endswith(NO_TEXTS)]
     for ending in ("", *(Path(name).suffix for name in names)):
         same = [name for name in names if name.endswith(ending)]
-        fitting = {split: [one for one in same if re.search(word, one)] for split, word in SPLIT_NAMES.items()}
-        files = {split: of_split[0] for split, of_split in fitting.items() if len(of_split) == 1}
+        files = dict[str, str]()
+        for split, word in SPLIT_NAMES.items():
+            fitting = [name for name in same if re.search(rf"(?<![a-z])({word})(?![a-z])", name, re.IGNORECASE)]
+            exact = [name for name in fitting if re.fullmatch(word, name.partition(".")[0], re.IGNORECASE)]
+            if len(chosen := exact or fitting) == 1:
+                files[split] = chosen[0]
         choices += [files] if files not in choices else []
     return choices
 

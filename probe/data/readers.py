@@ -73,6 +73,7 @@ def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     if reader.read_path is not None:
         return reader.read_path(file, layout)
     assert reader.read_lines is not None, "one of the two"
-    most = None if reader is READERS["json"] else layout.most_lines  # a row of JSON may have many lines
+    has_rows = reader in (READERS["json"], READERS["labelled"])  # which may have several lines each
+    most = None if has_rows else layout.most_lines
     with closing(lines_of(file)) as lines:
         return reader.read_lines(islice(lines, most), layout, str(file))

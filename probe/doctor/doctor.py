@@ -102,7 +102,8 @@ def _data(cfg: Config) -> list[str]:
             for what, number in asdict(counts).items()
             if number is not None and what not in unread
         }
-        lines.append(f"{name}: " + ", ".join(f"{what} {number:,}" for what, number in known.items()))
+        sizes = ", ".join(f"{what} {number:,}" for what, number in known.items())
+        lines.append(f"{name}: {sizes}, from {Path(corpus.splits[name].origin).name}")
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )

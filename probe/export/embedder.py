@@ -72,3 +72,5 @@ def export_embedder(cfg: Config, target: Path, log: Callable[[str], None]) -> No
         usage = f"from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer({target.name!r})"
         write_atomically(part / "README.md", f"{card}, on the CPU that wrote this.\n\n```python\n{usage}\n```\n")
     log(f"{about}; pooled by {read['pooling']}, in {target}")
+    if cfg.features.sentence != "model" and (encoder.folder / "modules.json").exists():
+        log("To pool and normalize as the encoder's own folder does: features.sentence=model.")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -39,14 +40,13 @@ from probe.runs.config_from_record import MODEL, ExportedModel, of_export
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
 from probe.system.files import write_atomically, write_json
-from probe.system.speed import units_per_second
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 from probe.tag.tagging import TrainedRow
 from probe.vectors.sources import open_text_encoder
 
 EQUAL = 1e-4  # share of a state's size by which the cut encoder's may differ, by rounding
-SPEED_TEXTS, SPEED_TIMES = 32, 6
+SPEED_TEXTS, SPEED_TIMES, SPEED_S = 32, 12, 4.0
 FIRST = AggregationStrategy.FIRST
 SAMPLE = "\"Ana\" (born in Paris) met U.S. co-founders' friends in Zürich/東京: don't! £3.50."
 # How transformers alone tags with a model that has a classifier: a text whose words its pipeline finds, or words.
@@ -151,15 +151,16 @@ def what_is_left(encoder: Encoder, cut_model: Cut) -> str:
     types = None if first_types is None else first_types[:1].repeat(SPEED_TEXTS, 1)
 
     def pieces_per_second(model: Any) -> float:
-        def read(_: int) -> int:
-            hidden_states(model, ids, torch.ones_like(ids), types)
-            return ids.numel()
-
-        return units_per_second(range(SPEED_TIMES), read)
+        clock = time.perf_counter()
+        hidden_states(model, ids, torch.ones_like(ids), types)
+        return ids.numel() / (time.perf_counter() - clock)
 
     models = (cut_model.whole, cut_model.smaller)
     before, after = (sum(weight.numel() for weight in model.parameters()) / 1e6 for model in models)
-    slow, fast = map(pieces_per_second, models)
+    rounds, clock = list[list[float]](), time.perf_counter()
+    while len(rounds) < 2 or (len(rounds) < SPEED_TIMES and time.perf_counter() - clock < SPEED_S):
+        rounds.append([pieces_per_second(model) for model in models])
+    slow, fast = map(max, zip(*rounds, strict=True))  # in turns, the best of each: other work only slows them
     return (
         f"{cut_model.blocks} of {encoder.num_layers} blocks, {after:.1f} M of {before:.1f} M weights, "
         f"{fast / slow:.1f} times as fast as the whole encoder ({fast:,.0f} pieces per second)"

@@ -148,18 +148,21 @@ def _reconciled(a: Row, b: Row, dev: Difference, rows: Iterable[Row]) -> str:
 
 def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: Load) -> Difference:
     order = a.setting.order if a.setting.order == b.setting.order else None
-    samples, cover = samples_of([a.records, b.records], split, load, kind, order)
-    of_a, of_b = (sum(sample.scores) / len(sample.scores) for sample in samples)
+    # In an order of their own: what is simulated depends on it, and B - A is to be -(A - B).
+    ordered = sorted([a, b], key=lambda row: min(record.key for record in row.records.values()))
+    samples, cover = samples_of([row.records for row in ordered], split, load, kind, order)
+    at_a, at_b = (0, 1) if ordered[0] is a else (1, 0)
+    of_a, of_b = (sum(samples[at].scores) / len(samples[at].scores) for at in (at_a, at_b))
     score = f"{split} {kind or a.task.headline.name}"
     measured = Difference(name, score, f"{a.n} / {b.n}", of_a, of_b, of_a - of_b)
     if max(a.n, b.n) < 2:
         return measured
     compared = Comparison(samples)
-    if compared.error(0, 1) < 1e-9 < abs(of_a - of_b):  # no seed differs from another: nothing says how much others may
+    if compared.error(at_a, at_b) < 1e-9 < abs(of_a - of_b):  # no seed differs from another: how much may others?
         return measured
-    low, high = compared.difference(0, 1)[1]
+    low, high = compared.difference(at_a, at_b)[1]
     over = ", ".join(filter(None, ["seeds and text", cover.condition])) if compared.over_text else "seeds"
-    return replace(measured, low=low, high=high, p=compared.p(0, 1), over=over)
+    return replace(measured, low=low, high=high, p=compared.p(at_a, at_b), over=over)
 
 
 def render_differences(compared: Sequence[Difference], above: list[str], form: str) -> str:

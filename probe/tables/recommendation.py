@@ -78,8 +78,11 @@ def sentence(rows: Sequence[Row]) -> str:
     training = f"{describe_probe(use.setting.probe)} ({scale}trained for up to {epochs} epochs)"
     setting = f"{training} on {use.setting.data} ({sizes} sentences; {seeds})"
     scored = f"dev {score} {percent(use.dev_mean)}, test {score} {percent(use.cell('test').mean or 0.0)}"
-    cheapest = "" if use is best else f"is the cheapest within {points(best.margin)} of {best.title} and "
     behind = f"lies at most {percent(use.most_behind)} points behind" if use.most_behind else "is not behind"
+    result = f"{behind} the truly best of them"
+    if use is not best:
+        margin = points(best.margin)
+        result = f"is the cheapest that is shown to lie within {margin} of the truly best of them, and {behind} it"
     limits = []
     if unranked := [row for row in rows if row.section == MAIN and row.unconverged]:
         limits.append(f"not ranked because not converged: {first_few([row.title for row in unranked], MOST_NAMED)}")
@@ -90,9 +93,10 @@ def sentence(rows: Sequence[Row]) -> str:
     if chosen := [row.title for row in ranked if row.screened]:
         limits.append(f"{first_few(chosen, MOST_NAMED)} had been chosen by a screen of the same dev text")
     bounds = f" Limits: {'; '.join(limits)}." if limits else ""
+    encoders = " and ".join(dict.fromkeys(short_name(row.setting.encoder) for row in [*ranked, *unranked]))
     return (
-        f"Of {len(ranked) + len(unranked)} choices of layers of {short_name(use.setting.encoder)} as features for a "
-        f"{setting}, {use.title} ({scored}) {cheapest}{behind} the truly best of them (chosen on dev; 95 % "
+        f"Of {len(ranked) + len(unranked)} choices of layers of {encoders} as features for a "
+        f"{setting}, {use.title} ({scored}) {result} (chosen on dev; 95 % "
         f"confidence for all rows at once over {covered(use)}; multiple comparisons with the best, Hsu 1984).{bounds}"
     )
 
@@ -103,7 +107,7 @@ def _why_none(rows: Sequence[Row]) -> str:
     ranked = [row for row in rows if row.n and not row.unconverged]
     if max((row.n for row in ranked), default=0) == 1:
         return "every row has one seed, and the seed alone moves a score by about a point; type seed=1,2,3"
-    return "one row alone cannot be compared" if len(ranked) == 1 else "no two rows converged"
+    return "one row alone cannot be compared" if 1 in (len(rows), len(ranked)) else "no two rows converged"
 
 
 def _ahead(rows: Sequence[Row], best: Row) -> Iterator[str]:
@@ -144,9 +148,10 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
         yield f"On these sentences, {best.title} has the best dev {score}, {percent(best.dev_mean)}."
         return
     if use is not best:
-        yield f"{head} is the cheapest row within {margin} of the best, {best.title}."
         lower = percent(best.dev_mean - use.dev_mean)
-        yield f"Its dev {score} is {'as high' if lower == percent(0) else f'{lower} points lower'}, and it {lies}."
+        as_high = "as high as" if lower == percent(0) else f"{lower} points lower than"
+        yield f"{head} is the cheapest row that is shown to lie within {margin} of the truly best one."
+        yield f"Its dev {score} is {as_high} that of the best row here, {best.title}, and it {lies}."
         yield f"It needs {_saved(use, best)}."
     elif percent(use.most_behind) == percent(0):
         yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and no other row is better ({sure})."

@@ -80,12 +80,21 @@ def test_labels_with_offsets_are_no_label_of_a_text(tmp_path: Path):
         {"dev": "validation"},
         {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"},
         {"train": "en_ewt-ud-train", "dev": "en_ewt-ud-dev", "test": "en_ewt-ud-test"},
+        {"train": "Train", "dev": "val"},
     ],
 )
 def test_other_names_of_files_are_found(tmp_path: Path, files: dict[str, str]):
     write_splits(tmp_path, COLUMNS, "txt", **files)
     data = config_of([f"data={tmp_path}"]).data
     assert (data.train, data.dev, data.test) == tuple(f"{files.get(name, name)}.txt" for name in SPLITS)
+
+
+def test_a_split_is_a_word_in_a_files_name_and_the_bare_word_wins(tmp_path: Path):
+    write_splits(tmp_path, COLUMNS, "txt")
+    for other in ("train_old.txt", "latest.txt", "devices.txt", "untrained.txt", "train.txt.bak"):
+        write(tmp_path / other, COLUMNS)
+    data = config_of([f"data={tmp_path}"]).data
+    assert (data.train, data.dev, data.test) == ("train.txt", "dev.txt", "test.txt")
 
 
 def test_settings_that_are_typed_too_count(tmp_path: Path):

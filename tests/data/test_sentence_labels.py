@@ -43,6 +43,46 @@ def test_a_first_line_may_name_the_columns(tmp_path: Path):
     assert named.key == load_corpus(config(tmp_path, **write(tmp_path))).key
 
 
+def test_csv_has_texts_with_commas_quotes_and_line_ends_and_groups(tmp_path: Path):
+    rows = {
+        "train": ['"It works, ""well"",\nhe said",good,a', "It fails,bad,b", "Yes,good,c"],
+        "dev": ["No,bad,d"],
+        "test": ["Yes!,good,e"],
+    }
+    files = write(tmp_path, {name: ["text,label,thread", *some] for name, some in rows.items()}, "csv")
+    corpus = load_corpus(config(tmp_path, separator="comma", document_field="thread", **files))
+    train = corpus.splits["train"]
+    assert train.raw == ['It works, "well",\nhe said', "It fails", "Yes"]
+    assert (train.tags, train.documents, train.lines[1]) == ([["good"], ["bad"], ["good"]], [1, 2, 3], 4)
+
+
+@pytest.mark.parametrize(
+    ("ending", "lines", "facts"),
+    [
+        ("csv", ["text,label", "Well, it works,good"], ["train.csv:2", "3 ", "2"]),
+        ("csv", ["text,label", "It works"], ["train.csv:2", "1 ", "2"]),
+        ("csv", ["good,Well, it works"], ["train.csv:1", "3 "]),
+        ("csv", ["text,label,label", "It works,good,bad"], ["train.csv:1", "label"]),
+        ("csv", ["text,label", '"It works,good'], ["train.csv:2", "CSV"]),
+        ("tsv", ["text\tlabel", "It\tworks\tgood"], ["train.tsv:2", "3 ", "2"]),
+    ],
+)
+def test_a_row_that_does_not_fit_its_columns_is_refused(
+    ending: str, lines: list[str], facts: list[str], tmp_path: Path
+):
+    files = write(tmp_path, {"train": lines}, ending)
+    with pytest.raises(UserError) as error:
+        load_corpus(config(tmp_path, separator="comma" if ending == "csv" else "auto", **files))
+    names(str(error.value), *facts)
+
+
+def test_a_long_text_of_csv_is_read_whole(tmp_path: Path):
+    text = " ".join(["word"] * 9_000 + ["x" * 100_000])
+    files = write(tmp_path, {"train": ["text,label", f"{text},good", "No,bad"], "dev": ["text,label", "Oh,bad"],
+                             "test": ["text,label", "Yes,good"]}, "csv")  # fmt: skip
+    assert load_corpus(config(tmp_path, separator="comma", **files)).splits["train"].raw == [text, "No"]
+
+
 @pytest.mark.parametrize("tokenised", [False, True])
 def test_json_lines_and_parquet_give_the_same_corpus(tokenised: bool, tmp_path: Path):
     rows = {
