@@ -359,7 +359,7 @@ def layers_named(row: str) -> LayersConfig | None:
     """Returns the layers of a row that tables name by its layers (layer_4, concat_3_4, mix_1_2_3), or of a number."""
     combine, *indices = row.split("_") if "_" in row else ("layer", row)
     is_known = combine in COMBINES or (combine == "layer" and len(indices) == 1)
-    if not is_known or not all(map(str.isdecimal, indices)):
+    if not is_known or not all(index.removeprefix("-").isdecimal() for index in indices):
         return None
     return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
 

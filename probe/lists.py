@@ -28,7 +28,10 @@ def write_inputs(encoder: Any, splits: Mapping[str, Any], typed: Sequence[str], 
     Raises UserError, also for a folder with results of other inputs.
     """
     if not isinstance(encoder, str | Path | None):
-        raise UserError(f"encoder: expected a preset, a folder or OWNER/NAME on the Hub, not {type(encoder).__name__}.")
+        raise UserError(
+            f"encoder: expected a preset, a folder or OWNER/NAME on the Hub, not {type(encoder).__name__}. Vectors "
+            "stand behind None: choose(None, vectors, labels)."
+        )
     of_data = [word for word in typed if str(word).startswith("data.")]
     columns = {split: _columns(split, given, of_data) for split, given in splits.items() if given is not None}
     _, labels, _, names = columns["train"]
@@ -95,8 +98,6 @@ def _columns(split: str, given: Any, of_data: Sequence[str]) -> tuple[Any, Any, 
         raise UserError(
             f"{split} has {sizes[0]} texts, and of labels (and groups) {' and '.join(map(str, sizes[1:]))}."
         )
-    if any(isinstance(label, bool) for label in labels):
-        raise UserError(f"{split}: a label is True or False. Give labels as texts, or as 0 and 1: [*map(int, labels)].")
     return texts, [*labels], groups if groups is None else [*groups], names
 
 

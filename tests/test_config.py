@@ -171,6 +171,7 @@ def test_a_preset_changed_by_hand_loses_its_name():
     [
         ("7", [7], "concat"),
         ("layer_4", [4], "concat"),
+        ("-1", [-1], "concat"),
         ("concat_2_5_7", [2, 5, 7], "concat"),
         ("concat_5_2", [5, 2], "concat"),
         ("mix_0_1", [0, 1], "mix"),
@@ -182,7 +183,7 @@ def test_a_row_is_typed_by_its_name_or_number(name: str, indices: list[int], com
     by_name = config_of([f"layers={name}", "layers.normalize=scale"])
     typed = ["layers=single", f"layers.indices={indices}", f"layers.combine={combine}", "layers.normalize=scale"]
     assert repr(by_name) == repr(config_of(typed))
-    assert select(by_name.layers, 12, 8).name == (name if name != "7" else "layer_7")
+    assert select(by_name.layers, 12, 8).name == {"7": "layer_7", "-1": "layer_12"}.get(name, name)
 
 
 @pytest.mark.parametrize(("num_layers", "layer"), [(12, 6), (13, 6), (1, 0)])
@@ -282,7 +283,7 @@ def test_an_encoder_named_by_hand_ignores_preset_layers():
         ("features.subword=middle", r"features\.subword=.?middle.*\bfirst, last\b"),
         ("features.stride=0", r"features\.stride=0"),
         ("features.placement=disk", r"features\.placement=.?disk.*\bauto, memory, device, stream\b"),
-        ("layers.combine=max", r"layers\.combine=.?max.*\bsum, mean, concat, mix\b"),
+        ("layers.combine=max", r"layers\.combine=.?max.*\bconcat, mean, mix, sum\b"),
         ("layers=single", r"layers\.indices\b"),
         ("jobs=0", r"jobs=0\b"),
         ("seed=-1", r"seed=-1\b"),

@@ -88,7 +88,7 @@ def _has_texts(file: Path, is_csv: bool) -> bool:
             row = next(plain_rows(table_of_rows(file)))
         else:
             row = dict.fromkeys(cut_line(next(lines_of(file)).rstrip("\r"), "comma" if is_csv else "tab"), "")
-    return text in row and isinstance(row.get(label), str | int)
+    return text in row and label in row and not isinstance(row[label], list | dict)
 
 
 def settings_that_read(cfg: DataConfig, error: UserError, read: Callable[[DataConfig, int | None], Any]) -> str:

@@ -243,6 +243,8 @@ def _named(label: object, layout: Layout, place: str) -> str:
     names = layout.labels
     if isinstance(label, str):
         return label
+    if isinstance(label, bool) and layout.task != "spans":
+        return str(label)
     if not isinstance(label, int) or isinstance(label, bool):
         raise UserError(f"{place}: tag {label!r} is neither a string nor a whole number.")
     if layout.task != "spans" and label >= 0 and (names is None or str(label) in names):

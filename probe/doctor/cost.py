@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe.config import Config, UserError
+from probe.data.warnings import WARNING
 from probe.encoders.encoder import Encoder
+from probe.encoders.pieces import notes_on_pieces
 from probe.format import duration, first_few, pluralize
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
@@ -49,7 +51,9 @@ def _extraction(frozen: Sequence[Plan], device: str) -> list[str]:
             num_stores, num_bytes = num_stores + 1, num_bytes + store.bytes_of(missing)
             if reason := why_not_writable(Path(folder), num_bytes):
                 raise UserError(f"features.cache_dir={folder}: {reason}.")
-            seconds += extraction_s(planned, device)
+            of_store, notes = extraction_s(planned, device)
+            seconds += of_store
+            lines += [f"{WARNING}{note}" for note in notes]
     if num_stores:
         lines.append(f"to extract: {pluralize(num_stores, 'store')}, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
     return lines
@@ -78,8 +82,8 @@ def _training(frozen: Sequence[Plan], device: str) -> str:
     return f"to train: {time}; runs take {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
 
 
-def extraction_s(planned: Plan, device: str) -> float:
-    """Estimates the seconds of filling a run's store, by running the encoder for a moment on a part of it."""
+def extraction_s(planned: Plan, device: str) -> tuple[float, list[str]]:
+    """Estimates the seconds of filling a run's store, by running the encoder for a moment; also notes on its words."""
     import torch
 
     from probe.encoders.model import load_model
@@ -87,7 +91,7 @@ def extraction_s(planned: Plan, device: str) -> float:
 
     encoder, store = planned.encoder, planned.store
     if not isinstance(encoder, Encoder):
-        return 0.0  # vectors that are there are only copied
+        return 0.0, []  # vectors that are there are only copied
     torch.set_num_threads(num_cores())
     missing = store.missing()
     features = planned.cfg.features
@@ -107,7 +111,8 @@ def extraction_s(planned: Plan, device: str) -> float:
         return num_pieces(text, windows)
 
     speed = units_per_second([some[len(some) // 2], *some], encode)
-    return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
+    pieces = sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing)
+    return pieces / speed, notes_on_pieces(text.pieces, encoder.tokenizer, encoder.name)
 
 
 def training_s_per_word(planned: Plan, device: str) -> float:

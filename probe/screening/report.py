@@ -28,7 +28,7 @@ class Forecast(NamedTuple):
 def forecast(choice: Candidate, first: Candidate) -> Forecast:
     """Forecasts how far a choice will lie behind the best one after long training. first: the best of the screen."""
     farthest, nearest = choice.behind
-    return Forecast((first.mean - choice.mean) / TYPICAL, abs(nearest) / MOST, min(1.0, -farthest / LEAST))
+    return Forecast((first.mean - choice.mean) / TYPICAL, abs(nearest) / MOST, min(1.0, abs(farthest) / LEAST))
 
 
 def worth_training(screen: ScreenRecord) -> list[Candidate]:
@@ -121,6 +121,8 @@ def _answer(screen: ScreenRecord, kept: list[Candidate]) -> str:
     likely = next(one for one in kept if forecast(one, first).behind <= screen.margin / 100)
     named, cheapest = (with_encoder(one.name, one.encoder if several else None) for one in (first, likely))
     text = f"Screened first: {named} (layers {format_layers(first.layers.indices)})."
+    if len(screen.ranked) == 1:
+        return f"{text} It is the only choice: there is nothing to compare."
     if len(kept) == len(screen.ranked):
         return f"{text} Each choice may lie within {margin} of the best: this text does not separate the layers."
     left_out = f"{len(screen.ranked) - len(kept)} of {pluralize(len(screen.ranked), 'choice')}"

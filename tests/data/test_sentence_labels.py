@@ -129,17 +129,18 @@ def test_a_list_of_labels_is_refused_and_an_empty_text_counted(tmp_path: Path):
     names(str(error.value), "train.jsonl:1", "label")
 
 
+@pytest.mark.parametrize("labels", [(1, 0, 12), (True, False, True)])
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_numbers_without_names_are_their_own_names(tmp_path: Path, ending: str):
+def test_labels_that_are_no_texts_are_their_own_names(tmp_path: Path, ending: str, labels: tuple[object, ...]):
     for name in TEXTS:
-        rows = [{"text": f"{name} {label}", "label": label} for label in (1, 0, 12)]
+        rows = [{"text": f"{name} {label}", "label": label} for label in labels]
         datasets.Dataset.from_list(rows).to_parquet(tmp_path / f"{name}.parquet")
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     corpus = load_corpus(config(tmp_path, **{name: f"{name}.{ending}" for name in TEXTS}))
-    assert list(corpus.splits["test"].tags) == [["1"], ["0"], ["12"]]
+    assert list(corpus.splits["test"].tags) == [[str(label)] for label in labels]
 
 
-@pytest.mark.parametrize("label", [0.37, 1.0, -1, True, None])
+@pytest.mark.parametrize("label", [0.37, 1.0, -1, None])
 def test_what_names_no_class_is_refused(tmp_path: Path, label: object):
     files = write(tmp_path)
     (tmp_path / "train.jsonl").write_text(json.dumps({"text": "x y", "label": label}))

@@ -111,7 +111,7 @@ def test_transformers_alone_gives_the_scores_of_the_probe(
 def test_the_call_of_the_model_card_gives_the_same_tags_without_this_package(
     typed: Callable, tmp_path: Path, family: str, has_pipeline: bool
 ):
-    torch.manual_seed(0)  # the encoder has random weights
+    torch.manual_seed(1)  # the encoder has random weights
     for part in FAMILIES[family]():
         for weights in getattr(part, "parameters", list)():
             weights.data *= 1 if weights.dim() == 1 else 15  # so that words differ
