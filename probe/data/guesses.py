@@ -78,7 +78,7 @@ def corpus_at(path: str) -> tuple[str, Settings]:
 
 
 def _has_texts(file: Path, is_csv: bool) -> bool:
-    """Returns whether the first row has a text and one label, in the fields that data=sentences reads."""
+    """Returns whether the first row has a text and one label, by the names of data=sentences or by the blanks in it."""
     text, label = (preset_values("data", "sentences")[name] for name in ("words_field", "tags_field"))
     row: dict[str, Any] = {}
     with contextlib.suppress(UserError, OSError, ValueError, StopIteration):  # said when it is read
@@ -87,7 +87,10 @@ def _has_texts(file: Path, is_csv: bool) -> bool:
         elif reader_of(file) is READERS["parquet"]:
             row = next(plain_rows(table_of_rows(file)))
         else:
-            row = dict.fromkeys(cut_line(next(lines_of(file)).rstrip("\r"), "comma" if is_csv else "tab"), "")
+            cells = cut_line(next(lines_of(file)).rstrip("\r"), "comma" if is_csv else "tab")
+            if len(cells) == 2 and any(" " in cell.strip() for cell in cells[not is_csv :]):
+                return True
+            row = dict.fromkeys(cells, "")
     return text in row and label in row and not isinstance(row[label], list | dict)
 
 

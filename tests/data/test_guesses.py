@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 
 import pyarrow
@@ -146,3 +147,14 @@ def test_a_folder_without_splits_lists_its_files(tmp_path: Path):
 def test_a_name_on_the_hub_is_read_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert repr(config_of(["data=some/set"])) == repr(config_of(["data=hub", "data.hub=some/set"]))
+
+
+@pytest.mark.parametrize(("ending", "separator"), [("tsv", "auto"), ("csv", "comma")])
+def test_lines_of_a_label_and_a_text_need_no_names(tmp_path: Path, ending: str, separator: str):
+    between = "\t" if ending == "tsv" else ","
+    lines = [f"{label}{between}Text {number} of {label}" for number in range(9) for label in ("good", "bad")]
+    for name in SPLITS:
+        (tmp_path / f"{name}.{ending}").write_text("\n".join(f"{line} in {name}" for line in lines))
+    data = config_of([f"data={tmp_path}"]).data
+    assert (data.task, data.separator) == ("sentence", separator)
+    assert {*chain.from_iterable(load_corpus(data).splits["dev"].tags)} == {"good", "bad"}
