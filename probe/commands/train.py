@@ -20,7 +20,7 @@ from probe.system.processes import is_child
 def train(arguments: list[str]) -> int:
     """Trains a probe on the chosen layers, scores it on dev and test, and writes a record. With -m, or
     with a sweep file (+sweep=NAME), it does so for every combination of the values given, and prints
-    their table. Runs that have a record are not made again, so the same command continues a sweep.
+    their table. Runs with a record are skipped, so the same command continues a sweep.
     `probe train ...` and `probe ...` are the same.
 
     examples:
@@ -134,9 +134,8 @@ def extract(arguments: list[str]) -> int:
     frozen = [cfg for cfg in configs if PROBES[cfg.probe.kind].reads_features]
     if not frozen:
         raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
-    stores = {store.key: (store, cfg.device) for cfg in frozen for store in [store_of(cfg)]}
-    for missing, device in stores.values():
-        store = complete_store(missing, resolve_device(device))
+    for cfg in {store_of(cfg).key: cfg for cfg in frozen}.values():
+        store = complete_store(store_of(cfg), resolve_device(cfg.device))
         words = sum(shards[-1].last for shards in store.shards.values())
         layers = format_layers(store.layers)
         print(f"{words} words, layers {layers} with {store.hidden_size} values each, in {store.directory}")

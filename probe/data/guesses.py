@@ -88,7 +88,8 @@ def _has_texts(file: Path, is_csv: bool) -> bool:
             row = next(plain_rows(table_of_rows(file)))
         else:
             cells = cut_line(next(lines_of(file)).rstrip("\r"), "comma" if is_csv else "tab")
-            if len(cells) == 2 and any(" " in cell.strip() for cell in cells[not is_csv :]):
+            may_be_texts = cells if is_csv else cells[1:]
+            if len(cells) == 2 and any(" " in cell.strip() for cell in may_be_texts):
                 return True
             row = dict.fromkeys(cells, "")
     return text in row and label in row and not isinstance(row[label], list | dict)
@@ -176,7 +177,8 @@ def _candidates(cfg: DataConfig, message: str) -> Iterator[Settings]:
 def files_of_splits(folder: Path) -> list[dict[str, str]]:
     """Returns each choice of a file per split, by words in their names and by endings.
 
-    A split with no file or several is left out; of several, one that is named train, and no more, is the one.
+    If several files fit a split, the one whose name is the bare word is taken, such as train.txt. A split with no file,
+    or with several and none of that name, is left out.
     """
     names, choices = sorted(file.name for file in folder.glob("*")), list[dict[str, str]]()
     names = [name for name in names if not name.endswith(NO_TEXTS)]

@@ -51,8 +51,8 @@ def _extraction(frozen: Sequence[Plan], device: str) -> list[str]:
             num_stores, num_bytes = num_stores + 1, num_bytes + store.bytes_of(missing)
             if reason := why_not_writable(Path(folder), num_bytes):
                 raise UserError(f"features.cache_dir={folder}: {reason}.")
-            of_store, notes = extraction_s(planned, device)
-            seconds += of_store
+            store_s, notes = estimate_extraction(planned, device)
+            seconds += store_s
             lines += [f"{WARNING}{note}" for note in notes]
     if num_stores:
         lines.append(f"to extract: {pluralize(num_stores, 'store')}, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
@@ -82,8 +82,11 @@ def _training(frozen: Sequence[Plan], device: str) -> str:
     return f"to train: {time}; runs take {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
 
 
-def extraction_s(planned: Plan, device: str) -> tuple[float, list[str]]:
-    """Estimates the seconds of filling a run's store, by running the encoder for a moment; also notes on its words."""
+def estimate_extraction(planned: Plan, device: str) -> tuple[float, list[str]]:
+    """Estimates the seconds of filling a run's store, by running the encoder for a moment.
+
+    Also returns notes on words that the encoder does not know.
+    """
     import torch
 
     from probe.encoders.model import load_model

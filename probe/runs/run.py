@@ -34,8 +34,8 @@ def make(
 ) -> RunRecord:
     """Makes one run and writes its record; returns the record at once if there is one.
 
-    One whose weights are to be kept and were not is made again, and its record with it. log: gets a line as the run
-    goes on. runs: how many share this machine and its GPUs. command: what was typed.
+    If save_probe=true and the run's weights were not saved, it is trained again and its record is replaced. log:
+    receives lines about the progress. runs: how many share this machine and its GPUs. command: what was typed.
     """
     if planned.is_done:
         planned.unfinished.unlink(missing_ok=True)  # of a process killed right behind its record

@@ -85,7 +85,7 @@ def test_the_first_sentence_with_a_label_is_shown(config: Config, tiny_data: Pat
     file.write_text("so O\nit O\n\n" + file.read_text())
     text = told(config)[1]
     assert "sentence 2: " in text
-    assert re.search(r"tags: .*B-", text)
+    assert re.search(r"^ +tags: .*B-", text, re.MULTILINE)
 
 
 def test_what_more_seeds_would_show_is_told_from_a_folders_variances(config: Config, tmp_path: Path):
